@@ -90,7 +90,7 @@ def _name_hub(core: Core, error: TooManyCandidates) -> TooManyCandidates:
         for term, column in zip(atom.terms, atom.columns, strict=True):
             named.setdefault(term, f"{atom.relation}.{column}")
     hub = {named[term]: value for term, value in error.hub.items()}
-    return TooManyCandidates(error.candidates, error.most, hub, error.of_hub)
+    return TooManyCandidates(error.candidates, error.max_candidates, hub, error.of_hub)
 
 
 def core_from_scratch(query: CompiledQuery, relations: Relations, limit: CandidateLimit | None = None) -> Collection:
@@ -136,8 +136,8 @@ def _count_joins(core: Core, relations: Relations, limit: CandidateLimit) -> Non
     for place, atom in enumerate(others):
         later = {term for each in others[place + 1 :] for term in each.terms}
         shared = [term for term in dict.fromkeys(atom.terms) if term in counts.columns]
-        found = _count_atom_rows(atom, relations, [term for term in atom.terms if term in later or term in shared])
-        pairs = counts.withColumnRenamed(CANDIDATES, "_left").join(found, shared)
+        sizes = _count_atom_rows(atom, relations, [term for term in atom.terms if term in later or term in shared])
+        pairs = counts.withColumnRenamed(CANDIDATES, "_left").join(sizes, shared)
         pairs = pairs.withColumn(CANDIDATES, F.col("_left") * F.col(CANDIDATES))
         kept = [name for name in pairs.columns if name in later]
         by_hub = pairs.groupBy(*shared).agg(F.sum(CANDIDATES).alias(CANDIDATES))
@@ -195,7 +195,7 @@ def result_changes(query: CompiledQuery, state: Change, *, broadcast: bool = Fal
     """Return how the result changes, from the change of the state."""
     if query.ranking is not None:
         order = query.ranking.order
-        descending, most = [name for name, down in order.items() if down], query.ranking.most
+        descending, most = [name for name, down in order.items() if down], query.ranking.max_rank
         ranked = incremental.top(state, query.keys, list(order), descending, most, broadcast=broadcast)
         return select_result(query, ranked.delta)
     if query.keeps_rows:
@@ -227,12 +227,20 @@ def _aggregate(measure: Measure) -> Column:
         return F.min(measure.amount) if measure.extreme == "min" else F.max(measure.amount)
     times = F.col(MULTIPLICITY)
     amount = times if measure.amount is None else F.col(measure.amount) * times
-    return F.sum(amount if measure.counted is None else F.when(F.col(measure.counted).isNull(), 0).otherwise(amount))
+    return F.sum(
+        amount
+        if measure.counted_column is None
+        else F.when(F.col(measure.counted_column).isNull(), 0).otherwise(amount)
+    )
 
 
 def _weigh_row(measure: Measure) -> Column:
     amount = F.col(DIFF) if measure.amount is None else F.col(measure.amount) * F.col(DIFF)
-    return amount if measure.counted is None else F.when(F.col(measure.counted).isNull(), F.lit(0)).otherwise(amount)
+    return (
+        amount
+        if measure.counted_column is None
+        else F.when(F.col(measure.counted_column).isNull(), F.lit(0)).otherwise(amount)
+    )
 
 
 def _view_key(atom: QueryAtom) -> tuple[object, ...]:

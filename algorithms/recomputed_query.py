@@ -93,8 +93,8 @@ def _refuse_unsteady_parts(text: str, tree: exp.Expr) -> None:
 
 def _find_relations(text: str, tree: exp.Expr, known: Collection[str]) -> tuple[str, ...]:
     """Return the relations that a text reads, each once, and refuse what is none."""
-    own, names = named_parts(tree), dict[str, None]()
-    if taken := sorted(own & {*known}):
+    local_names, names = named_parts(tree), dict[str, None]()
+    if taken := sorted(local_names & {*known}):
         raise QueryError(f"WITH {taken[0]}: a relation has this name; name the part otherwise")
     for node in tree.find_all(exp.Table):
         name = node.name.lower()
@@ -102,7 +102,7 @@ def _find_relations(text: str, tree: exp.Expr, known: Collection[str]) -> tuple[
             _refuse(text, node, f"{node.sql(dialect='duckdb')} is no relation; there are {', '.join(known)}")
         if name in known:
             names[name] = None
-        elif name not in own:
+        elif name not in local_names:
             near = difflib.get_close_matches(name, known, 1)
             hint = f". Did you mean {near[0]}?" if near else ""
             _refuse(text, node, f"there is no relation {name}; there are {', '.join(known)}{hint}")

@@ -55,12 +55,12 @@ class Column(NamedTuple):
 class Condition:
     """A condition that can be parsed: its Spark SQL, and the columns that it uses, in order.
 
-    alone: the whole condition is this one column, so that its type decides whether it is a condition.
+    is_one_column: the whole condition is this one column, so that its type decides whether it is a condition.
     """
 
     sql: str
     columns: tuple[Column, ...]
-    alone: bool = False
+    is_one_column: bool = False
 
     @classmethod
     def from_text(cls, text: str) -> Condition:

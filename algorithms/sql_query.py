@@ -164,23 +164,23 @@ class CompiledQuery:
 
 @dataclass(frozen=True)
 class Measure:
-    """A sum of the last step: of a column, or with `amount` None the number of rows; rows whose `counted` column is
+    """A sum of the last step: of a column, or with `amount` None the number of rows; rows whose `counted_column` is
     null do not count. extreme: it is the least (`min`) or the greatest (`max`) value of the column instead.
     """
 
     amount: str | None = None
-    counted: str | None = None
+    counted_column: str | None = None
     extreme: str | None = None
 
 
 @dataclass(frozen=True)
 class Ranking:
-    """A last step that keeps the rows of a group whose rank is at most `most`. order: the columns of the core by which
-    they are ranked → whether the greatest value comes first; nulls come last.
+    """A last step that keeps the rows of a group whose rank is at most `max_rank`. order: the columns of the core by
+    which they are ranked → whether the greatest value comes first; nulls come last.
     """
 
     order: Mapping[str, bool]
-    most: int
+    max_rank: int
 
 
 ROWS = "m0"  # the sum that counts rows: a key has a result where it is positive
@@ -401,8 +401,8 @@ class _Compiler:
             written = " or ".join(f"{owner}.{name}" for owner in owners)
             self.refuse(column, f"{name} is of {' and of '.join(owners)}: write {written}")
         of = [alias] if alias else list(self.sources)
-        there = list(dict.fromkeys(known for owner, known in self.types if owner in of))
-        self.find_name(column, column.name, there, "column", f"; {' and '.join(of)} has {', '.join(there)}")
+        columns = list(dict.fromkeys(known for owner, known in self.types if owner in of))
+        self.find_name(column, column.name, columns, "column", f"; {' and '.join(of)} has {', '.join(columns)}")
 
     def scope_of(self, column: exp.Column) -> list[str]:
         """Return the atoms that a column without an alias may be of: within NOT EXISTS, that of it comes first."""
@@ -430,11 +430,11 @@ class _Compiler:
         does, where the key of the set is joined.
         """
         joins, where = tree.args.get("joins") or [], tree.args.get("where")
-        own = {str(join.this.alias_or_name): list(_conjuncts_of(join.args.get("on"))) for join in joins}
+        conditions_by_alias = {str(join.this.alias_or_name): list(_conjuncts_of(join.args.get("on"))) for join in joins}
         tests = list(_conjuncts_of(where.this if where else None))
         negated = [test.this.this for test in tests if isinstance(test, exp.Not) and isinstance(test.this, exp.Exists)]
         plain = [test for test in tests if not (isinstance(test, exp.Not) and isinstance(test.this, exp.Exists))]
-        for alias, conditions in own.items():
+        for alias, conditions in conditions_by_alias.items():
             plain += [] if alias in self.outer else conditions
         self.refuse_late_conditions(plain)
         inside = tuple(alias for alias in self.sources if alias not in (*self.outer, *self.negated))
@@ -447,10 +447,10 @@ class _Compiler:
             self.require_key(select, alias, conditions)
             forms += [_extend(form, alias, conditions, -form.sign) for form in forms]
         for alias in self.outer:
-            self.require_key(tree, alias, own[alias])
-            matched = [_extend(form, alias, own[alias], form.sign) for form in forms]
+            self.require_key(tree, alias, conditions_by_alias[alias])
+            matched = [_extend(form, alias, conditions_by_alias[alias], form.sign) for form in forms]
             unmatched = [replace(form, nulled=form.nulled | {alias}) for form in forms]
-            taken = [_extend(form, alias, own[alias], -form.sign) for form in unmatched]
+            taken = [_extend(form, alias, conditions_by_alias[alias], -form.sign) for form in unmatched]
             forms = [*matched, *unmatched, *taken]
         for form in forms:
             for condition in form.conditions:
@@ -803,10 +803,10 @@ class _Sums:
         if isinstance(part, _EXTREMES):
             self.measures.setdefault(f"{part.key}{place}", Measure(amount=column, extreme=part.key))
             return f"{part.key}{place}"
-        self.measures.setdefault(count, Measure(counted=column))
+        self.measures.setdefault(count, Measure(counted_column=column))
         if isinstance(part, exp.Count):
             return count
-        self.measures.setdefault(total, Measure(amount=column, counted=column))
+        self.measures.setdefault(total, Measure(amount=column, counted_column=column))
         value = total if isinstance(part, exp.Sum) else f"CAST({total} AS DOUBLE) / {count}"
         return f"CASE WHEN {count} > 0 THEN {value} END"
 

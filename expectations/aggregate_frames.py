@@ -22,7 +22,7 @@ class FrameSource(Protocol):
     """The frames of one call by name, as `frame_builder.FrameBuilder` builds them."""
 
     context: Mapping[str, Any]
-    given: dict[str, Any]
+    frames: dict[str, Any]
 
     def get_frame(self, name: str) -> Any: ...
 
@@ -68,8 +68,8 @@ def totals_frame(shop: FrameSource) -> pd.DataFrame | None:
         row["edges_counted"] = int(trusses["copies"].sum())
         row["twice_the_edges"] = 2 * row["edges_counted"]
         row["greatest_k"] = int(trusses["k"].max()) if trusses["k"].notna().any() else 0
-    if "totals" in shop.given:
-        (totals,) = shop.given["totals"]
+    if "totals" in shop.frames:
+        (totals,) = shop.frames["totals"]
         row |= totals | {"three_times_the_triangles": 3 * totals["triangles"]} | _impossible_totals(totals)
         row |= _growth_surprises(shop, totals)
     return pd.DataFrame([row])
@@ -139,9 +139,9 @@ def volumes_frame(shop: FrameSource) -> pd.DataFrame | None:
     import pandas as pd
     from pyspark.sql import functions as F
 
-    if "volumes" not in shop.given:
+    if "volumes" not in shop.frames:
         return None
-    rows = sorted((dict(row) for row in shop.given["volumes"]), key=lambda row: row["epoch"])
+    rows = sorted((dict(row) for row in shop.frames["volumes"]), key=lambda row: row["epoch"])
     stored: dict[int, int] = {}
     net = shop.get_frame("upserts_net")
     if isinstance(net, pd.DataFrame):
@@ -173,7 +173,7 @@ def motifs_frame(shop: FrameSource) -> pd.DataFrame | None:
     """Return, for each motif, its total and the sum of the vertices' counts."""
     import pandas as pd
 
-    return pd.DataFrame(shop.given["motifs"]) if shop.given.get("motifs") else None
+    return pd.DataFrame(shop.frames["motifs"]) if shop.frames.get("motifs") else None
 
 
 def _how_early(landed: datetime | None, over: datetime | None) -> str | None:

@@ -43,17 +43,17 @@ class FrameBuilder:
 
     def __init__(self, given: Frames, context: Context, few: bool = False, alone: bool = False) -> None:
         self.context = context
-        self._few, self.alone = few or any(map(relations.is_arrow, given.values())), alone
+        self._are_small, self.alone = few or any(map(relations.is_arrow, given.values())), alone
         self._built: dict[str, Any] = {}
-        self._held: list[DataFrame] = []
-        self.given: dict[str, Any] = {
+        self._persisted: list[DataFrame] = []
+        self.frames: dict[str, Any] = {
             name: self._persist_frame(frame) if name == "upserts_net" and not alone else frame
             for name, frame in given.items()
         }
 
     def fetch_small_frames(self) -> None:
         """Fetch small frames into pandas, by one query."""
-        if not self._few:
+        if not self._are_small:
             return
         frames = {name: frame for name in FETCHED if (frame := self.get_frame(name)) is not None}
         if frames:
@@ -64,14 +64,14 @@ class FrameBuilder:
         return self.alone and name in ("upserts", "upserts_net")
 
     def _persist_frame(self, frame: Any) -> Any:
-        if self._few:
+        if self._are_small:
             return frame
         held = frame.persist()
-        self._held.append(held)
+        self._persisted.append(held)
         return held
 
     def release_frames(self) -> None:
-        for frame in self._held:
+        for frame in self._persisted:
             frame.unpersist()
 
     def get_frame(self, name: str) -> Any:
@@ -85,7 +85,7 @@ class FrameBuilder:
 
     def run_epochs(self) -> list[int] | None:
         """Return the epochs of the run."""
-        volumes = self.given.get("volumes")
+        volumes = self.frames.get("volumes")
         return None if volumes is None else [int(row["epoch"]) for row in volumes]
 
 
@@ -97,12 +97,12 @@ def collect_frames(frames: Mapping[str, Any]) -> dict[str, pd.DataFrame]:
 
     if all(isinstance(frame, pa.Table) for frame in frames.values()):
         return {name: arrow_to_pandas(frame) for name, frame in frames.items()}
-    own = {name: [f"{name}.{column}" for column in frame.columns] for name, frame in frames.items()}
-    parts = [frame.toDF(*own[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
+    columns_by_frame = {name: [f"{name}.{column}" for column in frame.columns] for name, frame in frames.items()}
+    parts = [frame.toDF(*columns_by_frame[name]).withColumn("frame", F.lit(name)) for name, frame in frames.items()]
     # in one task: the start of more tasks costs more than their work
     rows = reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), parts).coalesce(1).toArrow()
     fetched = {}
-    for name, columns in own.items():
+    for name, columns in columns_by_frame.items():
         table = rows.filter(pc.equal(rows["frame"], name)).select(columns)
         fetched[name] = arrow_to_pandas(table.rename_columns([column.partition(".")[2] for column in columns]))
     return fetched
@@ -112,9 +112,9 @@ def _declared_columns(shop: FrameBuilder, table: str, declared: dict[str, str]) 
     """Return the type of each column, and the type that it should have."""
     import pandas as pd
 
-    if table not in shop.given:
+    if table not in shop.frames:
         return None
-    types = relations.column_types(shop.given[table])
+    types = relations.column_types(shop.frames[table])
     names = [*declared, *(name for name in types if name not in declared)]
     rows = [(name, types.get(name, "missing"), declared.get(name, "no such column")) for name in names]
     return pd.DataFrame(rows, columns=["column", "type", "declared"])
@@ -139,7 +139,7 @@ def _has_columns(shop: FrameBuilder, table: str) -> bool:
 def _build_upserts(shop: FrameBuilder) -> Any:
     if not _has_columns(shop, "upserts"):
         return None
-    upserts, types = shop.given["upserts"], shop.context["value_types"]
+    upserts, types = shop.frames["upserts"], shop.context["value_types"]
     name, text = relations.quote_identifier(upserts), relations.text_literal(upserts)
     infinity, zero, nothing = "CAST('Infinity' AS double)", "CAST(0 AS double)", "CAST(NULL AS string)"
     doubles = [each for each, type_ in types.items() if type_ == "double"]
@@ -174,14 +174,14 @@ def _first_text(texts: list[str]) -> str:
 
 
 def _build_upserts_net(shop: FrameBuilder) -> Any:
-    return shop.given.get("upserts_net")
+    return shop.frames.get("upserts_net")
 
 
 def _build_quarantine(shop: FrameBuilder) -> Any:
-    if "quarantine" not in shop.given:
+    if "quarantine" not in shop.frames:
         return None
     query = "SELECT *, coalesce(trim(reason), '') AS reason_text FROM {quarantine}"
-    return relations.select_rows(query, quarantine=shop.given["quarantine"])
+    return relations.select_rows(query, quarantine=shop.frames["quarantine"])
 
 
 def _build_edge_delta(shop: FrameBuilder) -> Any:
@@ -194,14 +194,16 @@ def _build_edge_delta(shop: FrameBuilder) -> Any:
             ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
         ) AS earlier
         FROM (SELECT *, least(a, b) AS low, greatest(a, b) AS high FROM {edge_delta})"""
-    foreign = relations.text_literal(shop.given["edge_delta"])("no upsert of this edge in the run's batches")
+    foreign = relations.text_literal(shop.frames["edge_delta"])("no upsert of this edge in the run's batches")
     overlaps = "CASE WHEN epoch < earlier THEN 'an earlier row lasts until ' || CAST(earlier AS string) END AS overlaps"
-    own = "a, b, until, epoch, revision, diff"
-    if "upserts_net" not in shop.given:
-        return relations.select_rows(f"SELECT {own}, {overlaps} FROM ({lines})", edge_delta=shop.given["edge_delta"])
+    columns = "a, b, until, epoch, revision, diff"
+    if "upserts_net" not in shop.frames:
+        return relations.select_rows(
+            f"SELECT {columns}, {overlaps} FROM ({lines})", edge_delta=shop.frames["edge_delta"]
+        )
     return relations.select_rows(
         f"""
-        SELECT {own}, {overlaps}, CASE
+        SELECT {columns}, {overlaps}, CASE
             WHEN a IS NULL OR b IS NULL THEN NULL
             WHEN earliest IS NULL THEN {foreign}
             WHEN earliest > epoch THEN 'its first upsert is at epoch ' || CAST(earliest AS string)
@@ -210,8 +212,8 @@ def _build_edge_delta(shop: FrameBuilder) -> Any:
             SELECT least(src, dst) AS low, greatest(src, dst) AS high, min(epoch) AS earliest
             FROM {{upserts_net}} GROUP BY least(src, dst), greatest(src, dst)
         ) USING (low, high)""",
-        edge_delta=shop.given["edge_delta"],
-        upserts_net=shop.given["upserts_net"],
+        edge_delta=shop.frames["edge_delta"],
+        upserts_net=shop.frames["upserts_net"],
     )
 
 
@@ -222,7 +224,7 @@ def _build_edge_set(shop: FrameBuilder) -> Any:
         "edges_at": f"SELECT a, b, copies, {none} AS k, {none} AS k_copies FROM {{edges_at}}",
         "trussness_at": f"SELECT a, b, {none} AS copies, k, copies AS k_copies FROM {{trussness_at}}",
     }
-    given = {table: shop.given[table] for table in parts if table in shop.given}
+    given = {table: shop.frames[table] for table in parts if table in shop.frames}
     if not given:
         return None
     # if the copies are not all 1, one that is not 1 is shown
@@ -250,10 +252,10 @@ def _build_vertices(shop: FrameBuilder) -> Any:
         "degrees_at": f"SELECT vertex, degree, {none} AS triangles, {none} AS ends FROM {{degrees_at}}",
         "triangle_counts_at": f"SELECT vertex, {none} AS degree, triangles, {none} AS ends FROM {{triangle_counts_at}}",
     }
-    given = {table: shop.given[table] for table in parts if table in shop.given}
+    given = {table: shop.frames[table] for table in parts if table in shop.frames}
     if not given:
         return None
-    if "edges_at" in shop.given:
+    if "edges_at" in shop.frames:
         given["edge_set"] = shop.get_frame("edge_set")
         parts["edge_set"] = " UNION ALL ".join(
             f"SELECT {end} AS vertex, {none} AS degree, {none} AS triangles, copies AS ends FROM {{edge_set}} "

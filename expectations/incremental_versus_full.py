@@ -16,11 +16,11 @@ _REMEDY = (
     "rows below show where, and altneu repair publishes a recomputation"
 )
 
-_none = partial(no_difference, SUITE, "differences", _REMEDY)
+_expect_no_difference = partial(no_difference, SUITE, "differences", _REMEDY)
 
 
 def _no_difference_of(kind: str, name: str, meaning: str) -> Expectation:
-    return _none(kind, f"{name} equal a full recomputation", meaning)
+    return _expect_no_difference(kind, f"{name} equal a full recomputation", meaning)
 
 
 # kinds that are judged only if the caller has compared them
@@ -64,32 +64,34 @@ EXPECTATIONS = [
         "motif counts of vertices",
         "Every vertex is in as many occurrences of each motif as a count from scratch finds.",
     ),
-    _none(
+    _expect_no_difference(
         "trussness_too_high",
         "trussness values are not too high",
         "Every edge of trussness k is in at least k - 2 triangles of edges of trussness k or more.",
     ),
-    _none(
+    _expect_no_difference(
         "trussness_too_low",
         "trussness values are not too low",
         "There is no set of edges whose trussness could all be greater by one. Together with the check above "
         "this proves every value.",
     ),
-    _none(
+    _expect_no_difference(
         "third_party",
         "triangle counts of vertices equal a third party's",
         "Every vertex is in as many triangles as GraphFrames finds, or GraphX if GraphFrames is not installed.",
     ),
-    _none(
+    _expect_no_difference(
         "rows_of_batch",
         "batches have as many rows as are stored",
         "The number of rows that is shown for the epoch is the number of its stored rows.",
     ),
-    _none(
+    _expect_no_difference(
         "quarantined_of_batch",
         "batches have as many quarantined rows as are stored",
         "The number of quarantined rows that is shown for the epoch is the number of those that are stored.",
     ),
-    _none("names", "every vertex has one name", "Each vertex of a landed row has a name, which no other vertex has."),
+    _expect_no_difference(
+        "names", "every vertex has one name", "Each vertex of a landed row has a name, which no other vertex has."
+    ),
     _no_difference_of("edge", "edges one by one", "At this epoch the edges follow from the landed upserts."),
 ]

@@ -24,12 +24,12 @@ class Expectation:
     severity: Severity
     meaning: str
     remedy: str
-    on: str
+    frame: str
     kind: str
     args: Mapping[str, Any] = field(default_factory=dict)
     needs: tuple[str, ...] = ()
     show: tuple[str, ...] = ()  # the columns of an offending row that are kept; empty: all of them
-    says: str = ""  # the text for an offending row, with columns of `show` in braces; empty: their names and values
+    row_text: str = ""  # the text for an offending row, with columns of `show` in braces; empty: their names and values
     unjudged: str = ""  # the text for a column that has nothing to judge
     per_epoch: bool = False  # one result for each epoch of the frame
 
@@ -96,7 +96,7 @@ class Frame:
         self, name: str, severity: Severity, meaning: str, rule: Rule, fields: dict[str, Any]
     ) -> Expectation:
         fields = {"remedy": self.remedy, "needs": self.needs} | fields
-        return Expectation(self.suite, name, severity, meaning, on=self.name, **rule, **fields)
+        return Expectation(self.suite, name, severity, meaning, frame=self.name, **rule, **fields)
 
 
 def no_difference(suite: str, on: str, remedy: str, kind: str, name: str, meaning: str) -> Expectation:

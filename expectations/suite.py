@@ -58,7 +58,7 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
     on: dict[str, list[Expectation]] = {}
     for expectation in EXPECTATIONS:
         if all(need in frames for need in expectation.needs):
-            on.setdefault(expectation.on, []).append(expectation)
+            on.setdefault(expectation.frame, []).append(expectation)
 
     def make_frame(name: str) -> Any:
         frame = shop.get_frame(name)
@@ -83,7 +83,9 @@ def check_tables(frames: Frames, context: dict[str, Any], small: int = SMALL) ->
         if rule_result is None:
             continue
         if expectation.per_epoch:
-            checks += [_check_at_epoch(rule_result, row, labels) for row in tables[expectation.on].to_dict("records")]
+            checks += [
+                _check_at_epoch(rule_result, row, labels) for row in tables[expectation.frame].to_dict("records")
+            ]
         else:
             checks.append(_make_check(rule_result, context["epoch"], labels))
     return checks
@@ -135,7 +137,7 @@ def check_proof(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
     return checks
 
 
-def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
+def check_serving_tables(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> list[Check]:
     """Return a check for each epoch of `vertex_history`, and one for each of the other serving tables.
 
     rows     the differences: epoch, what (the table), a, b, maintained, recomputed, `count`.
@@ -144,7 +146,7 @@ def check_plain(rows: Sequence[Mapping[str, Any]], context: dict[str, Any]) -> l
     wanted = [e for e in serving_tables.EXPECTATIONS if e.args["column"] in context["tables"]]
     epochs = sorted({*context["epochs"], *(row["epoch"] for row in rows)})
     return (
-        _none_differs("plain", wanted, rows, epochs, serving_tables.OPTIONAL, context.get("labels", {}))
+        _none_differs("serving_tables", wanted, rows, epochs, serving_tables.OPTIONAL, context.get("labels", {}))
         if wanted
         else []
     )
@@ -191,11 +193,11 @@ def _none_differs(
     for row in rows:
         if row["what"] not in kinds:
             raise ValueError(f"unknown kind of difference: {row['what']!r}; the kinds are: {', '.join(kinds)}")
-        at = (row["epoch"], row["what"])
-        counts[at] = row["count"]
+        epoch_and_kind = (row["epoch"], row["what"])
+        counts[epoch_and_kind] = row["count"]
         key = "-".join(str(row[end]) for end in ("a", "b") if row[end] is not None)
         shown = {"key": key, "maintained": row["maintained"], "recomputed": row["recomputed"]}
-        first.setdefault(at, []).append(plain_row(shown) | ({"why": row["why"]} if "why" in row else {}))
+        first.setdefault(epoch_and_kind, []).append(plain_row(shown) | ({"why": row["why"]} if "why" in row else {}))
     if not epochs:
         return []
     table = pd.DataFrame({"epoch": epochs} | {kind: [counts.get((e, kind), 0) for e in epochs] for kind in kinds})
@@ -243,7 +245,7 @@ def _format_observed(rule_result: RuleResult) -> str:
     if not rule_result.judged:
         return rule_result.expectation.unjudged
     if rule_result.total == 1 and rule_result.rows:
-        shown, says = rule_result.expectation.show or tuple(rule_result.rows[0]), rule_result.expectation.says
+        shown, says = rule_result.expectation.show or tuple(rule_result.rows[0]), rule_result.expectation.row_text
         if says:
             return says.format_map(rule_result.rows[0])
         return ", ".join(f"{name.replace('_', ' ')} {rule_result.rows[0][name]}" for name in shown if name != "epoch")

@@ -45,21 +45,21 @@ GROWTH = {"edges": "the edges grow as usual", "triangles": "the triangles grow a
 Sensitivity = Literal["low", "normal", "high"]
 WIDTH: Mapping[Sensitivity, float] = {"low": 1.5, "normal": 1.0, "high": 0.7}  # the band's reach is multiplied
 
-_SOON = f"not judged: fewer than {LEAST} earlier epochs to learn from"
-_LOOK = "look at the source of epoch {epoch}; if the world has changed, do nothing: the bounds will adapt"
+_NOT_JUDGED = f"not judged: fewer than {LEAST} earlier epochs to learn from"
+_REMEDY = "look at the source of epoch {epoch}; if the world has changed, do nothing: the bounds will adapt"
 
-_volumes = Frame(SUITE, "volumes", _LOOK, needs=("volumes",))
-_sums = Frame(SUITE, "sums", _LOOK, needs=("totals", "volumes"))
+_volumes = Frame(SUITE, "volumes", _REMEDY, needs=("volumes",))
+_sums = Frame(SUITE, "sums", _REMEDY, needs=("totals", "volumes"))
 
 
-def _is_usual(frame: Frame, what: str, name: str, meaning: str, show: tuple[str, ...], says: str) -> Expectation:
+def _is_usual(frame: Frame, what: str, name: str, meaning: str, show: tuple[str, ...], row_text: str) -> Expectation:
     return frame.warn_unless(
         name,
         meaning,
         is_between(f"{what}_surprise", -1, 1),
         show=("epoch", *show),
-        says=says,
-        unjudged=_SOON,
+        row_text=row_text,
+        unjudged=_NOT_JUDGED,
         per_epoch=frame is _volumes,
     )
 

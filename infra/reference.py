@@ -25,7 +25,7 @@ from altneu.pipeline.cli.command_line import app
 from altneu.pipeline.errors import Exit
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.settings import SETTINGS, Config, Setting
-from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS
+from altneu.pipeline.reading.query_model import COMMON_OPTIONS, FLAGS, VIEWS
 from altneu.pipeline.state import schema
 from altneu.pipeline.storage.table_schemas import MOTIFS, QUERY_INPUTS
 from altneu.pipeline.storage.table_schemas import TABLES as COLUMNS
@@ -36,6 +36,11 @@ PAGE = REPO / "docs" / "reference.md"
 RENEW = "python infra/reference.py"
 
 MODULES = {"plain": "serving_tables"}  # the module of each suite that has another name than its module
+# why a suite is not named after what it checks: results that are stored, and reports, have these names
+SUITE_NOTES = {
+    "plain": "The suite checks the serving tables. It keeps the name under which homes have stored its results.",
+    "ledger": "The suite checks the totals. It keeps the name under which homes have stored its results.",
+}
 
 RESTATE = {
     "rebuild": "`altneu rebuild`; after a compaction that has folded epochs, `altneu rebuild --from-landing`",
@@ -91,8 +96,8 @@ DATABASE = {
     "notes": "the notes of people about incidents: acknowledgements, and mutes with their end",
     "digests": "digests of landed files, and of the batches in folders, so that what is unchanged is read only once",
     "alerts": "the alerts that were sent about incidents and other problems, and to whom: each is sent once",
-    "told": "the revision up to which events were delivered to the followers of a scheduler's asset, or up to which a "
-    "consumer has processed one of its partitions, and the task that is at it",
+    "delivery_cursors": "the revision up to which events were delivered to the followers of a scheduler's asset, or "
+    "up to which a consumer has processed one of its partitions, and the task that is at it",
     "home": "the name of the home's catalog, and the places for which its tables were made",
     "altneu_version": "the version of these tables; a run, `altneu land` and `altneu doctor` upgrade them",
 }
@@ -306,15 +311,15 @@ def views_page() -> list[str]:
     lines = [
         "## Views of altneu show",
         "",
-        f"All views take {', '.join(code(FLAGS[option]) for option in ANY)}, `--format` and `--output`. An option that "
-        "a view cannot use is an error. Motifs are further columns of `totals` and `vertices`. `altneu.Graph` "
-        "has a method for each view, with the same name and arguments.",
+        f"All views take {', '.join(code(FLAGS[option]) for option in COMMON_OPTIONS)}, `--format` and `--output`. An "
+        "option that a view cannot use is an error. Motifs are further columns of `totals` and `vertices`. "
+        "`altneu.Graph` has a method for each view, with the same name and arguments.",
         "",
     ]
     rows = []
     for view in VIEWS:
         taken_options = " ".join(code(FLAGS[option]) for option in view.options if option != "since_revision")
-        rows.append([code(view.title), view.about, taken_options, " ".join(map(code, view.columns))])
+        rows.append([code(view.title), view.description, taken_options, " ".join(map(code, view.columns))])
     return lines + table(["`altneu show …`", "contents", "options", "columns"], rows)
 
 
@@ -330,7 +335,7 @@ def columns(declared: str) -> str:
     return ", ".join(named)
 
 
-def plain_columns(table: str) -> str:
+def serving_table_columns(table: str) -> str:
     """Return the columns of a serving table in a home whose epochs are times, with integer ids, no values and no
     motifs.
     """
@@ -354,14 +359,14 @@ def tables_page() -> list[str]:
     rows += [[code(name), columns(own), TABLES[name]] for name, own in QUERY_COLUMNS.items()]
     lines += table(["table", "its own columns", "contents"], rows)
     lines += [
-        "### Plain tables",
+        "### Serving tables",
         "",
-        "Homes with `[publish] tables` have these; [other programs](engines.md#plain-tables) says how to use them. "
+        "Homes with `[publish] tables` have these; [other programs](engines.md#serving-tables) says how to use them. "
         "Vertices are bigint or, if `ids` are strings, string. `valid_from`, `valid_to` and `begins` exist if epochs "
         "are times; each motif adds one column, `motif_NAME`. The tables have no `revision` and no `diff`.",
         "",
     ]
-    rows = [[code(name), plain_columns(name), about] for name, about in SERVING_TABLES.items()]
+    rows = [[code(name), serving_table_columns(name), about] for name, about in SERVING_TABLES.items()]
     lines += table(["table", "columns", "contents"], rows)
     lines += FINGERPRINTS
     lines += [
@@ -397,7 +402,13 @@ def checks_page() -> list[str]:
             .splitlines()[0]
             .partition(": ")[2]
         )
-        lines += [f"### {suite}", "", f"{about[0].upper()}{about[1:]}", ""]
+        lines += [
+            f"### {suite}",
+            "",
+            f"{about[0].upper()}{about[1:]}",
+            "",
+            *([SUITE_NOTES[suite], ""] if suite in SUITE_NOTES else []),
+        ]
         remedies = [remedy(each) for each in suite_checks]
         usual = max(remedies, key=remedies.count)
         if remedies.count(usual) == 1:

@@ -53,6 +53,12 @@ class RevisionConflict(RunFailed):
     transient = True
 
 
+class ClaimConflict(AltneuError):
+    """Other tasks have claimed the same changes first, several times in a row: nothing is claimed for this task."""
+
+    transient = True
+
+
 class BatchRejected(RunFailed):
     """The landed files of an epoch cannot be read, too many rows are malformed, or their number is unusual (the
     gate)."""
@@ -94,7 +100,13 @@ class CheckFailed(AltneuError):
 # the names that programs written for version 0.1 import
 Conflict, BatchWrong, UnderWay, Disturbed = RevisionConflict, BatchRejected, RunInProgress, ForeignWrite
 
-_OUTSIDE = {"py4j", "pyspark", "grpc", "sqlalchemy", "psycopg"}  # libraries that communicate with other processes
+_EXTERNAL_LIBRARIES = {
+    "py4j",
+    "pyspark",
+    "grpc",
+    "sqlalchemy",
+    "psycopg",
+}  # libraries that communicate with other processes
 _LASTING = {  # the errors of these libraries that another try does not resolve
     *("AnalysisException", "ParseException", "IllegalArgumentException", "PythonException", "ArithmeticException"),
     *("NumberFormatException", "DateTimeException", "ArrayIndexOutOfBoundsException", "SparkUpgradeException"),
@@ -111,7 +123,7 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, AltneuError):
         return error.transient
     kinds = type(error).__mro__
-    outside = any(kind.__module__.partition(".")[0] in _OUTSIDE for kind in kinds)
+    outside = any(kind.__module__.partition(".")[0] in _EXTERNAL_LIBRARIES for kind in kinds)
     return isinstance(error, OSError) or (outside and not {kind.__name__ for kind in kinds} & _LASTING)
 
 
@@ -125,7 +137,7 @@ def termination_cause(error: BaseException | None) -> BaseException | None:
     return None if isinstance(error, Exception) else error
 
 
-_GONE = ("NotFoundException", "FileNotFoundException", "does not exist")
+_MISSING_FILE_TEXTS = ("NotFoundException", "FileNotFoundException", "does not exist")
 _LOCKED = ("is locked by another writer", "database is locked", "due to lock timeout")
 _FULL = ("No space left on device", "database or disk is full")
 
@@ -153,7 +165,7 @@ def _describe_known_error(error: BaseException) -> tuple[str, str | None]:
         what = f"{error.filename}: {error.strerror[0].lower()}{error.strerror[1:]}."
         return what, "altneu doctor   (says whether the home can be written)"
     full = [line for line in lines if any(word in line for word in _FULL)]
-    gone = [line for line in lines if any(word in line for word in _GONE)]
+    gone = [line for line in lines if any(word in line for word in _MISSING_FILE_TEXTS)]
     if full or gone:
         what = re.split(r"[\w.$]+(?:Exception|Error): ", (full or gone)[0].strip())[-1][:300]
         if full:

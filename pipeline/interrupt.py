@@ -25,7 +25,7 @@ import psutil
 from .errors import Exit, termination_cause
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SAME = 1.0  # seconds within which a second signal counts as the first one, passed on by a parent program
+SAME_SIGNAL_SECONDS = 1.0  # seconds within which a second signal counts as the first one, passed on by a parent program
 PATIENCE = 5.0  # seconds in which a child process may end by itself
 
 
@@ -39,18 +39,18 @@ class _Signal:
     """The first signal: its time, the exception that it raised, and the child processes at that time."""
 
     def __init__(self) -> None:
-        self.at = time.monotonic()
+        self.received_at = time.monotonic()
         self.raised = Interrupted()
         self.children = _list_children()
 
 
-_first: _Signal | None = None
+_first_signal: _Signal | None = None
 break_off: Callable[[], None] | None = None  # breaks off what this process has asked of a process that is no child
 
 
 def interruption_of(error: BaseException | None = None) -> BaseException | None:
     """Return what asked the work to end: a signal, even if it led to another error, or else the cause of `error`."""
-    return _first.raised if _first else termination_cause(error)
+    return _first_signal.raised if _first_signal else termination_cause(error)
 
 
 @contextmanager
@@ -59,8 +59,8 @@ def handle_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    global _first
-    _first = None
+    global _first_signal
+    _first_signal = None
     before = {number: signal.signal(number, _raise) for number in SIGNALS}
     try:
         yield
@@ -92,18 +92,18 @@ def preserve_sigint_handler() -> Iterator[None]:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    global _first
-    if _first is not None:
-        if time.monotonic() - _first.at > SAME:
-            _send_signal(signal.SIGKILL, {*_first.children, *_list_children()})
+    global _first_signal
+    if _first_signal is not None:
+        if time.monotonic() - _first_signal.received_at > SAME_SIGNAL_SECONDS:
+            _send_signal(signal.SIGKILL, {*_first_signal.children, *_list_children()})
             os._exit(Exit.INTERRUPTED)
         return
-    _first = _Signal()
+    _first_signal = _Signal()
     _silence_hooks()
-    _send_signal(signal.SIGTERM, _first.children)
+    _send_signal(signal.SIGTERM, _first_signal.children)
     if break_off is not None:
         break_off()
-    raise _first.raised
+    raise _first_signal.raised
 
 
 def _silence_hooks() -> None:
@@ -120,7 +120,7 @@ def _silence_hooks() -> None:
 
 def end_children() -> None:
     """End every process that this one has started, including one that was starting when the signal arrived."""
-    known = _first.children if _first else set()
+    known = _first_signal.children if _first_signal else set()
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
         known = {child for child in known | _list_children() if child.is_running()}
         if not known:

@@ -13,8 +13,8 @@ _ADDRESS = re.compile(
     r"|((?:s3|gs|gcs)\w*://)[^:@/\s]*@"  # keys before a bucket
     r"|(;token=)[^;\s]*"  # the token of a Spark Connect server
 )
-_NAMED = re.compile(r"((?:password|secret|token|access[._-]?key)[^=\n]*=\s*)\S[^\n]*", re.IGNORECASE)
-_LEAST = 6  # characters; a shorter value is not masked in texts, because it may be part of any word
+_NAMED_SECRET = re.compile(r"((?:password|secret|token|access[._-]?key)[^=\n]*=\s*)\S[^\n]*", re.IGNORECASE)
+_MIN_CHARACTERS = 6  # characters; a shorter value is not masked in texts, because it may be part of any word
 
 
 def is_secret(name: str) -> bool:
@@ -35,7 +35,7 @@ def mask_secrets(text: str) -> str:
     ('postgresql://me:***@host/db', 'sc://host:1/;token=***;use_ssl=true')
     """
     for name, value in os.environ.items():
-        if len(value) >= _LEAST and value in text and is_secret(name):
+        if len(value) >= _MIN_CHARACTERS and value in text and is_secret(name):
             text = text.replace(value, "***")
     return _ADDRESS.sub(_mask_match, text)
 
@@ -51,4 +51,4 @@ def mask_secret_assignments(text: str) -> str:
     >>> mask_secret_assignments("-Dhttps.proxyPassword=hidden")
     '-Dhttps.proxyPassword=***'
     """
-    return _NAMED.sub(r"\1***", mask_secrets(text))
+    return _NAMED_SECRET.sub(r"\1***", mask_secrets(text))

@@ -65,7 +65,7 @@ def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision 
         if not (isinstance(facts, AuditFacts) and not facts.checks):  # where a test takes the audit out
             assert decision.strategy_of(facts) in decision.possible_strategies, (decision, facts)
         if isinstance(decision, TrussChoice) and isinstance(facts, TrussFacts) and facts.first_epoch is not None:
-            assert decision.first is not None and decision.first <= facts.first_epoch, (decision, facts)
+            assert decision.first_epoch is not None and decision.first_epoch <= facts.first_epoch, (decision, facts)
     return revision
 
 

@@ -142,7 +142,7 @@ def rewrite_table(compaction: compact.Compaction, table: str, run_id: str, reten
     tables: Any = compaction.warehouse
     row, folded = compaction.row, dict[tuple[Any, ...], int]()
     for *key, revision, diff in tables.shown(table, row.snapshots[table], row):
-        place_ = (*key, max(revision, retention.kept[0]))
+        place_ = (*key, max(revision, retention.kept_revisions[0]))
         folded[place_] = folded.get(place_, 0) + diff
     rows = tuple((*key, diff) for key, diff in folded.items() if diff)
     return int(tables.rewrite_on_branch(table, run_id, row.snapshots[table], rows))

@@ -20,7 +20,7 @@ from altneu.pipeline.landing.local_landing import seal_folder
 from altneu.pipeline.state import clock
 from altneu.pipeline.state import schema as db
 from altneu.pipeline.state.ledger import Ledger
-from altneu.pipeline.state.records import LANDED
+from altneu.pipeline.state.records import LANDED_TABLES
 from altneu.pipeline.storage.table_schemas import TABLES
 
 PER_RUN = 35  # checks of the tables that a run writes
@@ -88,7 +88,7 @@ def _put_run(rows: dict[str, list[dict[str, Any]]], revision: int, epochs: range
     ]
     rows["fingerprints"] += [
         {"run_id": run_id, "collection": table, "epoch": 0, "fingerprint": str(Fingerprint())}
-        for table in LANDED
+        for table in LANDED_TABLES
         if table != "upserts"
     ]
     rows["checks"] += [_check(run_id, revision, epochs[-1], at, "upserts", number) for number in range(PER_RUN)]

@@ -23,7 +23,7 @@ import pyarrow as pa
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.graph import arrow_packing, bsp, truss_bsp
-from altneu.algorithms.graph.color_partitioning import Work, color_vertices
+from altneu.algorithms.graph.color_partitioning import CellTask, color_vertices
 from altneu.algorithms.graph.graph_cache_task import CachedGraph, GraphCacheLocation
 from altneu.algorithms.graph.kernels import partition_kernels as kernel
 from altneu.algorithms.graph.kernels.truss import peel
@@ -96,7 +96,7 @@ def task(
     cache = CachedGraph(GraphCacheLocation(folder, token), f"{first}", first)
     last = first if last is None else last
     request = ReplayRequest(
-        first=first, last=last, scope=ProofScope(8), cache=cache, checkpoint_edges=1, threads=threads
+        first_epoch=first, last_epoch=last, scope=ProofScope(8), cache=cache, checkpoint_edges=1, threads=threads
     )
     with sent(folder, columns, NAMES) as rows:
 
@@ -107,7 +107,7 @@ def task(
         return peak(work)
 
 
-def cell(folder: Path, columns: dict[str, np.ndarray], work: Work) -> int:
+def cell(folder: Path, columns: dict[str, np.ndarray], work: CellTask) -> int:
     """Bytes that a task takes at the peak for a cell of two colours, whose rows come in packs."""
     rows = pa.RecordBatch.from_pydict(columns)
     (dealt,) = pa.Table.from_batches(
@@ -126,7 +126,7 @@ def cells(folder: Path, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
     """Two words of bits for the parts that hold an edge; labels are in no order, as those of a graph are."""
     ends, label = {"a": a, "b": b}, np.random.default_rng(1).permutation(a.size)
     owner, k = (label * 100 // a.size).astype(np.int32), np.full(a.size, 2, np.int32)
-    kinds: dict[str, tuple[dict[str, np.ndarray], Work]] = {
+    kinds: dict[str, tuple[dict[str, np.ndarray], CellTask]] = {
         "support": (ends, bsp._support_task),
         "holders": (ends | {"owner": owner}, partial(bsp._holders_task, 2)),
         "facts": (ends | {"k": k, "label": label}, truss_bsp._certificate_task),
@@ -137,7 +137,7 @@ def cells(folder: Path, a: np.ndarray, b: np.ndarray) -> dict[str, float]:
 def ranges(low: np.ndarray, support: np.ndarray, number: int) -> np.ndarray:
     """Owners of edges, in so many ranges of the order of their lower ends, of about as many triangles each."""
     by, owner = np.argsort(low, kind="stable"), np.empty(low.size, np.int32)
-    weight = np.cumsum(support[by] + bsp.OWN)
+    weight = np.cumsum(support[by] + bsp.EDGE_WEIGHT)
     owner[by] = np.minimum(weight * number // weight[-1], number - 1)
     return owner
 

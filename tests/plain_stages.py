@@ -3,7 +3,8 @@ judged as the ingest stage judges them; everything else is recomputed from them 
 
 A stage writes by how much the whole differs from what the run builds on. So the tables hold, epoch by epoch, what real
 stages write, and have the same fingerprints. A row is a tuple of its table's columns, whose last three are epoch,
-revision and diff. There are no conditions, motifs or plain tables here, and no folded epochs: `require_plain_settings`.
+revision and diff. There are no conditions, motifs or serving tables here, and no folded epochs:
+`require_plain_settings`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from altneu.pipeline.run.run_context import RunContext
 from altneu.pipeline.run.stages.ingest import SAMPLE, accept_batches
 from altneu.pipeline.run.stages.top_changes import TOP
 from altneu.pipeline.state import fingerprint_sums
-from altneu.pipeline.state.records import LANDED, RunKind, StagedBatch
+from altneu.pipeline.state.records import LANDED_TABLES, RunKind, StagedBatch
 from altneu.pipeline.state.stage_results import (
     AuditFacts,
     EdgesFacts,
@@ -214,7 +215,7 @@ def read_here(
 def ingest(run: RunContext) -> IngestFacts:
     require_plain_settings(run.home)
     if run.kind is RunKind.REBUILD and not run.epochs:
-        for table in LANDED:
+        for table in LANDED_TABLES:
             run.put_rows(table, None)
         run.ledger.outputs.put_batches(run.run_id, [])
         return IngestFacts(rows=0, quarantined=0, changed_rows=0, replaced_epochs=0, quarantine_sample=())
@@ -229,7 +230,7 @@ def ingest(run: RunContext) -> IngestFacts:
         run.put_rows("names", None)
     changed, _ = write_whole(run, "upserts", replaced(run, "upserts", good))
     write_whole(run, "quarantine", replaced(run, "quarantine", bad))
-    again = [epoch for epoch in run.epochs if epoch in accepted.published]
+    again = [epoch for epoch in run.epochs if epoch in accepted.published_batches]
     staged = [
         StagedBatch(b.epoch, accepted.digests[b.epoch], len(b.files), *accepted.counts.get(b.epoch, (0, 0)))
         for b in accepted.batches
@@ -241,7 +242,7 @@ def ingest(run: RunContext) -> IngestFacts:
         quarantined=len(bad),
         changed_rows=changed,
         replaced_epochs=len(again),
-        rows_before=sum(accepted.published[epoch].rows for epoch in again) if again else None,
+        rows_before=sum(accepted.published_batches[epoch].rows for epoch in again) if again else None,
         quarantine_sample=[QuarantinedRow(**row) for row in sample],
     )
 
@@ -309,14 +310,14 @@ def truss(run: RunContext) -> TrussFacts:
         sums.setdefault(("truss", k), {})[epoch] = number
     put_totals(run, sums, ["truss"])
     run.ledger.outputs.put_proof(run.run_id, None)
-    if decision.first is None:
+    if decision.first_epoch is None:
         return TrussFacts(rows=written, epochs=0)
     moved: Net = Counter()
     for (a, b, k, epoch), number in step.items():
         moved[a, b, epoch] += k * number
-    replayed = [epoch for epoch in found if epoch >= decision.first]
+    replayed = [epoch for epoch in found if epoch >= decision.first_epoch]
     top = choose_most_changed(run, ["a", "b"], "trussness", moved)
-    return TrussFacts(rows=written, first_epoch=decision.first, epochs=len(replayed), plan=PLAN, top_edges=top)
+    return TrussFacts(rows=written, first_epoch=decision.first_epoch, epochs=len(replayed), plan=PLAN, top_edges=top)
 
 
 def audit(run: RunContext, more: Callable[[RunContext], list[Check]]) -> AuditFacts:

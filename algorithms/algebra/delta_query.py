@@ -320,17 +320,19 @@ def _initial_prefixes(
     """Return the changes from which the rules start, as prefixes; each view is scanned once."""
     parts = []
     for number, view in enumerate(views):
-        mine = [(i, query.atoms[rule.atom].variables) for i, rule in enumerate(rules) if of[rule.atom] == number]
+        rules_of_number = [
+            (i, query.atoms[rule.atom].variables) for i, rule in enumerate(rules) if of[rule.atom] == number
+        ]
         starts = []
-        for i, names in mine:
+        for i, names in rules_of_number:
             place = {v: view.names[p] for p, v in enumerate(names)}
             values = [(F.col(place[v]) if v in place else F.lit(None)).cast(types[v]).alias(v) for v in query.variables]
             starts.append(F.struct(F.lit(i).alias(RULE), *values))
         if not starts:
             continue
         changes = view.rows.where(F.col(NEU) == 1) if NEU in stamp else view.rows
-        own = [F.col(c).alias(f"_at_{c}") for c in stamp]
-        parts.append(changes.select(*own, *time.columns, DIFF, F.inline(F.array(*starts))))
+        own_times = [F.col(c).alias(f"_at_{c}") for c in stamp]
+        parts.append(changes.select(*own_times, *time.columns, DIFF, F.inline(F.array(*starts))))
     return functools.reduce(DataFrame.unionByName, parts)
 
 

@@ -129,11 +129,11 @@ def _output_columns(collection: Collection, update: Update) -> list[Column]:
     alien = [c for c in update.time if c not in collection.time.columns]
     if alien:
         raise ValueError(f"{alien} are no time columns; the time columns are {collection.time.columns}")
-    here = time_columns(collection.time)
+    output_times = time_columns(collection.time)
     if update.time:
-        here = collection.time.join_columns(here, _time_columns_of(collection.time, update.time))
+        output_times = collection.time.join_columns(output_times, _time_columns_of(collection.time, update.time))
     data = [v.alias(c) for c, v in update.data.items()]
-    times = [v.alias(c) for c, v in zip(collection.time.columns, here, strict=True)]
+    times = [v.alias(c) for c, v in zip(collection.time.columns, output_times, strict=True)]
     plain = isinstance(update.diff, int) and update.diff == 1
     factor = F.lit(update.diff) if isinstance(update.diff, int) else update.diff
     diff = F.col(DIFF) if plain else (F.col(DIFF) * factor.cast("bigint"))

@@ -49,9 +49,9 @@ class AtomLookup:
     """A lookup in an atom: the records of its view that agree with the prefix at the places of `key`.
 
     variables: those of the atom, by place. takes: the places whose values are new to the prefix; an atom that becomes
-    whole also brings its variables that no other atom has. whole: the atom is then fully bound, so its triples are
-    joined; otherwise the lookup finds the values of all times. or_equal: the lookup also sees the triples with the same
-    stamp as the prefix's own change. grows: it may find many records, since one atom alone has given the values of
+    whole also brings its variables that no other atom has. is_fully_bound: the atom is then fully bound, so its triples
+    are joined; otherwise the lookup finds the values of all times. or_equal: the lookup also sees the triples with the
+    same stamp as the prefix's own change. grows: it may find many records, since one atom alone has given the values of
     `key`; what several atoms have given together is found rarely.
     """
 
@@ -59,7 +59,7 @@ class AtomLookup:
     variables: tuple[str, ...]
     key: tuple[int, ...]
     takes: tuple[int, ...]
-    whole: bool
+    is_fully_bound: bool
     or_equal: bool
     grows: bool = True
 
@@ -75,7 +75,7 @@ class AtomLookup:
     @property
     def lookup_kind(self) -> tuple[int, tuple[int, ...], tuple[int, ...], bool]:
         """Return a key that is equal for lookups that the same rows of an index answer."""
-        return self.view, self.key, self.used_places, self.whole
+        return self.view, self.key, self.used_places, self.is_fully_bound
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class Extension:
     @property
     def broadcasts(self) -> bool:
         """Tell whether the prefixes go to all executors: they are few, as far as they have been counted."""
-        return self.broadcast and (self.limit is None or self.limit.candidates <= self.limit.most_broadcast)
+        return self.broadcast and (self.limit is None or self.limit.candidates <= self.limit.max_broadcast)
 
     def admit(self, prefixes: DataFrame, asks: dict[int, AtomLookup]) -> DataFrame:
         """Return the prefixes of a turn that the limit admits: what their lookups find has been counted."""
@@ -217,10 +217,10 @@ class Extension:
             sizes = sizes.join(F.broadcast(wanted.distinct()), "_key")
         sizes = sizes.groupBy("_key").agg(F.count("*").alias("_n"))
         for k, asks in enumerate(turns):
-            found = sizes.select(F.col("_key").alias("_found"), F.col("_n").alias("_size"))
+            sizes_by_key = sizes.select(F.col("_key").alias("_found"), F.col("_n").alias("_size"))
             asking = prefixes.withColumn("_asked", index.lookup_key(by, asks))
-            found = F.broadcast(found) if self.broadcasts else found
-            counted = asking.join(found, F.col("_asked") == F.col("_found"), "left")
+            sizes_by_key = F.broadcast(sizes_by_key) if self.broadcasts else sizes_by_key
+            counted = asking.join(sizes_by_key, F.col("_asked") == F.col("_found"), "left")
             number = F.when(F.col(by).isin(*asks), F.coalesce("_size", F.lit(0)))
             prefixes = counted.withColumn(f"_n_{k}", number).drop("_asked", "_found", "_size")
         return prefixes
@@ -240,7 +240,7 @@ class Extension:
             given = {i: asks[i].variables[p] for (i, p), f in fields.items() if f == name and p in asks[i].key}
             known[f"_want{name}"] = _choose_by_value(by, {i: F.col(v) for i, v in given.items()})
         tag = _choose_by_value(by, {i: F.lit(index.tags[ask.lookup_kind]) for i, ask in asks.items()})
-        equals = [i for i, ask in asks.items() if ask.or_equal or not ask.whole]
+        equals = [i for i, ask in asks.items() if ask.or_equal or not ask.is_fully_bound]
         asking = prefixes.withColumns(
             {
                 "_asked": index.lookup_key(by, asks),
@@ -253,8 +253,8 @@ class Extension:
         # The comparisons have a form that does not become part of the join's key, which is one long.
         agree = [F.col("_tag") - F.col("_kind") == 0]
         agree += [F.col(f"_want{name}").isNull() | (F.col(f"_want{name}") == F.col(name)) for name in index.fields]
-        theirs, own = [F.col(f"_r_{c}") for c in self.stamp], [F.col(f"_at_{c}") for c in self.stamp]
-        agree.append(before_in_order(theirs, own, F.col("_or_equal")))
+        theirs, prefix_times = [F.col(f"_r_{c}") for c in self.stamp], [F.col(f"_at_{c}") for c in self.stamp]
+        agree.append(before_in_order(theirs, prefix_times, F.col("_or_equal")))
         left, right = (records, F.broadcast(asking)) if self.broadcasts else (asking, records)
         both = left.join(right, (F.col("_asked") == F.col("_key")) & functools.reduce(and_, agree))
         times = self.time.columns

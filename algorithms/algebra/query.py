@@ -21,7 +21,7 @@ from typing import NamedTuple, NoReturn
 
 _TOKEN = re.compile(r"(\w+)|('(?:[^']|'')*')|(-\d+)|:-|!=|[<>]=|\S")
 _INTEGER = re.compile(r"-?\d+")
-_BEYOND = 1 << 63  # the least positive integer that is no bigint
+_FIRST_BEYOND_BIGINT = 1 << 63  # the least positive integer that is no bigint
 _COMPARISONS = ("<", ">", "!=")
 
 
@@ -212,7 +212,7 @@ class _Reader:
         constant = self.current_token.constant
         if constant is None:
             return self.read_variable(compared=compared)
-        if isinstance(constant.value, int) and not -_BEYOND <= constant.value < _BEYOND:
+        if isinstance(constant.value, int) and not -_FIRST_BEYOND_BIGINT <= constant.value < _FIRST_BEYOND_BIGINT:
             self.raise_at(self.current_token, f"{constant} does not fit into 64 bits")
         self.take_token()
         return constant

@@ -122,8 +122,8 @@ def running_sums(collection: Collection, key: Sequence[str], sums: Mapping[str, 
     changed = levels.where(~F.struct(*names).eqNullSafe(F.col("_was")))
     now = F.struct(*names, F.lit(1).cast("bigint").alias(DIFF))
     was = F.struct(*[F.col("_was")[name].alias(name) for name in names], F.lit(-1).cast("bigint").alias(DIFF))
-    there = F.array(F.when(F.col(names[0]) > 0, now), F.when(F.col("_was")[names[0]] > 0, was))
-    rows = F.inline(F.filter(there, lambda row: row.isNotNull()))
+    rows_by_sign = F.array(F.when(F.col(names[0]) > 0, now), F.when(F.col("_was")[names[0]] > 0, was))
+    rows = F.inline(F.filter(rows_by_sign, lambda row: row.isNotNull()))
     return replace(collection, df=changed.select(*key, *time.columns, rows))
 
 
@@ -156,7 +156,7 @@ def _key_cells(collection: Collection, key: list[str], values: list[str]) -> Dat
     df = collection.df.withColumn("_all", F.lit(0)) if key == ["_all"] else collection.df
     record = [*key, *values]
     rows = df.repartition(*key).groupBy(*record, *times).agg(F.sum(DIFF).alias(DIFF)).where(F.col(DIFF) != 0)
-    own = F.sort_array(F.collect_list(F.struct(*times, DIFF))).alias("_own")
+    own_diffs = F.sort_array(F.collect_list(F.struct(*times, DIFF))).alias("_own")
     if not values and isinstance(time, Total):
         return _running_cells(rows, record, time)
     if values:
@@ -166,9 +166,9 @@ def _key_cells(collection: Collection, key: list[str], values: list[str]) -> Dat
         rows = rows.withColumn("_times", known)
         rows = rows.withColumn("_steps", F.when(F.col("_times").isNotNull(), _change_steps(F.col("_times"), time)))
         rows = rows.withColumn("_steps", F.first("_steps", ignorenulls=True).over(whole))
-        records = rows.groupBy(*record).agg(own, F.first("_steps").alias("_steps"))
+        records = rows.groupBy(*record).agg(own_diffs, F.first("_steps").alias("_steps"))
     else:
-        records = rows.groupBy(*record).agg(own)
+        records = rows.groupBy(*record).agg(own_diffs)
         records = records.withColumn("_times", F.transform("_own", lambda o: _time_struct(o, times)))
         records = records.withColumn("_steps", _change_steps(F.col("_times"), time))
 
@@ -237,8 +237,8 @@ def _lattice_steps(times: Column, time: Lattice) -> Column:
 
     def steps(known: Column) -> Column:
         def step(s: Column, pairs: Column) -> Column:
-            mine = F.filter(pairs, lambda e: e["_of"] == s)
-            weighs = F.transform(mine, lambda e: F.struct(*_named_time(e, names), e["sign"].alias("sign")))
+            pairs_of_step = F.filter(pairs, lambda e: e["_of"] == s)
+            weighs = F.transform(pairs_of_step, lambda e: F.struct(*_named_time(e, names), e["sign"].alias("sign")))
             return F.struct(*_named_time(s, names), weighs.alias(WEIGHS))
 
         return _let_value(entries(known), lambda pairs: F.transform(known, lambda s: step(s, pairs)))

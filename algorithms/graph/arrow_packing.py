@@ -17,7 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from altneu.algorithms.graph.kernels.intervals import Longs
 
-MOST = 1 << 16  # rows of a pack: a small heap has little room for values that are larger than half a megabyte
+MAX_PACK_ROWS = 1 << 16  # rows of a pack: a small heap has little room for values that are larger than half a megabyte
 # The hint by which unpacked rows are joined by a shuffle. Spark estimates their size from that of the packs, and so ten
 # million rows look small enough to be brought to the driver.
 UNPACKED = "merge"
@@ -56,14 +56,14 @@ def unpack_columns(packs: Iterable[pa.RecordBatch], types: Mapping[str, DTypeLik
     """
     waiting = deque(packs)
     columns = [np.empty(sum(sum(batch["n"].to_pylist()) for batch in waiting), of) for of in types.values()]
-    at = 0
+    position = 0
     while waiting:
         batch = waiting.popleft()
         for n, pack in zip(batch["n"].to_pylist(), batch["rows"], strict=True):
             rows = open_pack(pack)
             for name, column in zip(types, columns, strict=True):
-                column[at : at + n] = rows[name].to_numpy()
-            at += n
+                column[position : position + n] = rows[name].to_numpy()
+            position += n
     return columns
 
 
@@ -88,7 +88,8 @@ def gather_batches(rows: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Re
 
 
 def pack_by_number(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, int, bytes]]:
-    """Yield each number with the count of its rows and their pack; several packs if there are more than `MOST` rows.
+    """Yield each number with the count of its rows and their pack; several packs if there are more than `MAX_PACK_ROWS`
+    rows.
 
     >>> rows = pa.RecordBatch.from_pydict({"a": [1, 2, 3]})
     >>> [(number, n) for number, n, _ in pack_by_number(np.array([7, 3, 7]), rows)]
@@ -101,8 +102,8 @@ def pack_by_number(number: Longs, rows: pa.RecordBatch) -> Iterator[tuple[int, i
     numbers, starts = np.unique(number[order], return_index=True)
     ends = np.append(starts, number.size)[1:]
     for value, start, end in zip(numbers.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        for at in range(start, end, MOST):
-            n = min(MOST, end - at)
+        for at in range(start, end, MAX_PACK_ROWS):
+            n = min(MAX_PACK_ROWS, end - at)
             yield value, n, pack_rows(rows.slice(at, n))
 
 

@@ -52,7 +52,7 @@ SHARPER = 1  # rounds of h-indices: the order is then about as good as that of c
 HELD_BYTES, SIDE_BYTES = 170, 8  # bytes for each edge that a part holds, and for each triangle on an edge that it owns
 CELL_BYTES = 150  # bytes for each edge in a cell
 MOST_PARTS = 1000
-OWN = 25  # the weight of an edge, in triangles, when parts are made equal
+EDGE_WEIGHT = 25  # the weight of an edge, in triangles, when parts are made equal
 HELD = {
     **{"a": np.int64, "b": np.int64, "owner": np.int32, "level": np.int32, "cap": np.int32},
     **{"epoch": np.int64, "diff": np.int8},
@@ -60,7 +60,7 @@ HELD = {
 # The rows that a part holds, in packs of `HELD`, sorted by a and b: one row costs Spark more than all that parts do
 # with an edge in a late round. moves: the epochs at which edges of the pack come or go.
 PACKED = "part int, place int, n bigint, moves array<bigint>, rows binary"
-SAID = "part int, sender int, round int, n bigint, looked bigint, rows binary"
+MESSAGE_SCHEMA = "part int, sender int, round int, n bigint, looked bigint, rows binary"
 BEFORE = -1
 MESSAGE = {"a": np.int64, "b": np.int64, "value": np.int64}
 # Adaptive execution forgets how cached rows are partitioned: every round would shuffle all that the parts hold.
@@ -70,11 +70,15 @@ FIXED = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
 
-Work = Callable[[tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # part, its rows, its messages: both in packs
-Task = Callable[[int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]  # round; then the parameters of `Work`
+FirstRoundTask = Callable[
+    [tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table
+]  # part, its rows, its messages: both in packs
+Task = Callable[
+    [int, tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table
+]  # round; then the parameters of `FirstRoundTask`
 # The task of a part that goes on: the round, and the round in which each part worked last; then the parameters of
-# `Work`. It returns `absent_answer` on an executor where the part did not work last.
-Again = Callable[[int, Mapping[int, int], tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]
+# `FirstRoundTask`. It returns `absent_answer` on an executor where the part did not work last.
+LaterRoundTask = Callable[[int, Mapping[int, int], tuple[pa.Scalar, ...], pa.Table, pa.Table], pa.Table]
 
 
 class RoundStore(Protocol):
@@ -128,8 +132,8 @@ class PartitionedGraph:
 
     name: unique to this graph; rows: the rows that the parts hold, partitioned by part; places: one small row for each
     part, where its rows are; parts: the numbers of the parts; edges: the number of edges held, in all parts together;
-    most: the number that the largest part holds; moves: epoch → the parts that hold an edge that comes or goes at that
-    epoch.
+    largest_part_edges: the number that the largest part holds; moves: epoch → the parts that hold an edge that comes or
+    goes at that epoch.
     """
 
     name: str
@@ -137,7 +141,7 @@ class PartitionedGraph:
     places: DataFrame
     parts: set[int]
     edges: int
-    most: int
+    largest_part_edges: int
     moves: dict[int, set[int]]
 
 
@@ -197,21 +201,21 @@ def partitioned_graph(
 class ExchangeResult:
     """The result of an exchange.
 
-    said: the messages of all rounds; active: the parts that worked; rounds: their number; looked: how many edges the
-    parts looked at; messages: how many messages went to other parts.
+    message_rows: the messages of all rounds; active: the parts that worked; rounds: their number; looked_at: how many
+    edges the parts looked at; messages: how many messages went to other parts.
     """
 
-    said: DataFrame
+    message_rows: DataFrame
     active: set[int]
     rounds: int
-    looked: int
+    looked_at: int
     messages: int
 
 
 def exchange_rounds(
     held: PartitionedGraph,
     rounds: RoundStore,
-    tasks: tuple[Task, Again],
+    tasks: tuple[Task, LaterRoundTask],
     active: set[int] | None,
     known: DataFrame | None,
     say: Callable[[str], None],
@@ -224,7 +228,7 @@ def exchange_rounds(
         tasks: two functions. The first receives all messages of earlier rounds; the second receives those of the round
             before, and goes on from the files that its part left.
         active: the parts that begin. None: all parts.
-        known: messages that the parts have received before the first round (`SAID`).
+        known: messages that the parts have received before the first round (`MESSAGE_SCHEMA`).
         say: takes one line of progress for each round.
     """
     so_far: DataFrame | None = None  # the messages of all rounds
@@ -267,18 +271,22 @@ def _count_messages(messages: DataFrame, round_: int) -> list[Row]:
 
 
 def cogroup_step(
-    here: DataFrame, told: list[DataFrame], active: Collection[int] | None, task: Work, schema: str = SAID
+    here: DataFrame,
+    told: list[DataFrame],
+    active: Collection[int] | None,
+    task: FirstRoundTask,
+    schema: str = MESSAGE_SCHEMA,
 ) -> DataFrame:
     """Apply a task to the rows of each part and the messages to it.
 
     Args:
         here: the rows of the parts, partitioned by part.
-        told: frames of messages (`SAID`).
+        told: frames of messages (`MESSAGE_SCHEMA`).
         active: the parts to work on. None: all parts.
         task: receives the part, its rows and its messages.
         schema: the columns that the task returns.
     """
-    nothing = here.sparkSession.createDataFrame([], SAID)
+    nothing = here.sparkSession.createDataFrame([], MESSAGE_SCHEMA)
     messages = reduce(DataFrame.unionByName, told, nothing).where("n > 0").drop("looked")
     if active is not None:
         chosen = F.col("part").isin(sorted(active))
@@ -287,8 +295,9 @@ def cogroup_step(
 
 
 def initial_messages(rows: DataFrame) -> DataFrame:
-    """Return known values (part, a, b, value) as messages (`SAID`) of each part to itself in a round `BEFORE`."""
-    return rows.select("part", *EDGE, "value").mapInArrow(_remember_task, SAID)
+    """Return known values (part, a, b, value) as messages (`MESSAGE_SCHEMA`) of each part to itself in a round
+    `BEFORE`."""
+    return rows.select("part", *EDGE, "value").mapInArrow(_remember_task, MESSAGE_SCHEMA)
 
 
 def own_values(said: DataFrame) -> DataFrame:
@@ -298,7 +307,7 @@ def own_values(said: DataFrame) -> DataFrame:
 
 
 def round_messages(sender: int, round_: int, to: Longs, looked: int, rows: dict[str, Longs]) -> pa.Table:
-    """Return the messages (`SAID`) of one part in one round.
+    """Return the messages (`MESSAGE_SCHEMA`) of one part in one round.
 
     Args:
         sender: the part.
@@ -314,7 +323,7 @@ def round_messages(sender: int, round_: int, to: Longs, looked: int, rows: dict[
 
 
 def absent_answer(part: int, round_: int) -> pa.Table:
-    """Return the answer (`SAID`) of an executor that does not have the files of the part."""
+    """Return the answer (`MESSAGE_SCHEMA`) of an executor that does not have the files of the part."""
     return _message_table([(part, None, 0, 0, None)], round_)
 
 
@@ -324,7 +333,7 @@ def no_messages() -> pa.Table:
 
 
 def _message_table(messages: Sequence[tuple[int, int | None, int, int, bytes | None]], round_: int) -> pa.Table:
-    """Return rows of (part, sender, n, looked, rows) as a table of messages (`SAID`)."""
+    """Return rows of (part, sender, n, looked, rows) as a table of messages (`MESSAGE_SCHEMA`)."""
     part, sender, n, looked, rows = zip(*messages, strict=True) if messages else ((),) * 5
     return pa.table(
         {
@@ -341,7 +350,10 @@ def _message_table(messages: Sequence[tuple[int, int | None, int, int, bytes | N
 def pack_partition(part: int, rows: dict[str, NDArray[np.integer]]) -> pa.Table:
     """Return the rows of a part as packs (`PACKED`); `rows` are the columns of `HELD`, in any order."""
     order = np.lexsort((rows["b"], rows["a"]))
-    places = [order[place : place + arrow_packing.MOST] for place in range(0, order.size, arrow_packing.MOST)]
+    places = [
+        order[place : place + arrow_packing.MAX_PACK_ROWS]
+        for place in range(0, order.size, arrow_packing.MAX_PACK_ROWS)
+    ]
     moves = [np.unique(rows["epoch"][each][rows["diff"][each] != 0]) for each in places]
     batches = (pa.RecordBatch.from_pydict({name: rows[name][each] for name in HELD}) for each in places)
     return pa.table(
@@ -410,7 +422,7 @@ def _assign_owners(
     low, high = F.least("at_a", "at_b"), F.greatest("at_a", "at_b")
     cap = F.least(F.col("n"), F.greatest(F.least(low["c"], high["c"]) - 1, F.lit(0))).cast("int").alias("cap")
     weighed = persist(ends.select(*EDGE, cap, "n", low["c"].alias("c"), low["vertex"].alias("low")))
-    weights = weighed.groupBy("c").agg((F.sum("n") + OWN * F.count("*")).alias("weight")).collect()
+    weights = weighed.groupBy("c").agg((F.sum("n") + EDGE_WEIGHT * F.count("*")).alias("weight")).collect()
     wanted = count_partitions(count, sum(row.weight for row in weights), size, tasks)
     number, cuts = cut_ranges([(row.c, row.weight) for row in weights], wanted)
     ranges = F.broadcast(pairs.sparkSession.createDataFrame(cuts, "c bigint, first int, buckets int"))
@@ -435,8 +447,8 @@ def count_partitions(count: int, weight: int, size: int, tasks: int) -> int:
     """Return into how many parts to divide a graph of `count` edges.
 
     There is one part for each of the `tasks` that run at once, and more until the largest fits into the memory of a
-    task (`size` edges); at most `MOST_PARTS`. `weight` is the number of triangles on all edges plus `OWN` for each
-    edge.
+    task (`size` edges); at most `MOST_PARTS`. `weight` is the number of triangles on all edges plus `EDGE_WEIGHT` for
+    each edge.
 
     With n parts the largest of an R-MAT graph with t triangles an edge holds some 0.8 * t**0.2 / n**0.45 of the edges
     (tests/benchmarks/RESULTS.md). More parts are more copies and messages.
@@ -446,7 +458,7 @@ def count_partitions(count: int, weight: int, size: int, tasks: int) -> int:
     """
     memory = size * EDGE_BYTES
     most = max(tasks, ceil(weight * SIDE_BYTES / memory)) + count // 100  # a part of a handful of edges never holds few
-    triangles = (weight - OWN * count) / 3
+    triangles = (weight - EDGE_WEIGHT * count) / 3
     whole = 0.8 * (triangles / count) ** 0.2 if count else 1.0
     for n in range(max(1, tasks), min(most, MOST_PARTS)):
         if count * min(1.0, whole * n**-0.45) * HELD_BYTES + weight * SIDE_BYTES / n <= memory:
@@ -486,7 +498,7 @@ def _holders_task(words: int, rows: Columns, colours: Colours | None) -> Columns
 
 def _deal_to_holders(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the packs of edges for each part that holds them. The owner of an edge is one of its holders."""
-    for batch in arrow_packing.gather_batches(rows, arrow_packing.MOST):
+    for batch in arrow_packing.gather_batches(rows, arrow_packing.MAX_PACK_ROWS):
         owner, *bits = to_longs(batch, ["owner", *(name for name in batch.schema.names if name.startswith("w"))])
         words = np.stack(bits, axis=1)
         words[np.arange(owner.size), owner // 64] |= np.int64(1) << owner % 64

@@ -22,7 +22,7 @@ from altneu.algorithms.graph.kernels.hashing import bucket_of_edges
 from altneu.algorithms.graph.kernels.intervals import Longs, sort_order, to_longs
 
 Columns = Sequence[NDArray[Any]]
-Work = Callable[[Columns, Colours | None], Columns]
+CellTask = Callable[[Columns, Colours | None], Columns]
 Give = Callable[[Columns], Iterator[pa.RecordBatch]]
 DEALT = 1 << 20  # rows that are dealt at a time, for all cells together
 LEAST_BUCKETS = 16
@@ -31,7 +31,7 @@ _PACKS = "{} int, n bigint, rows binary"
 
 
 def map_cells(
-    rows: DataFrame, types: Mapping[str, DTypeLike], colours: int, work: Work, returns: Sequence[str]
+    rows: DataFrame, types: Mapping[str, DTypeLike], colours: int, work: CellTask, returns: Sequence[str]
 ) -> DataFrame:
     """Return the results of `work` for each cell, concatenated. The cells are dealt in packs (`arrow_packing`).
 
@@ -51,7 +51,7 @@ def fold_over_cells(
     types: Mapping[str, DTypeLike],
     colours: int,
     *,
-    work: Work,
+    work: CellTask,
     returns: Sequence[str],
     fold: np.ufunc,
     count: int,
@@ -87,7 +87,7 @@ def fold_over_cells(
 
 
 def _group_cells(
-    rows: DataFrame, types: Mapping[str, DTypeLike], colours: int, work: Work, give: Give, schema: str
+    rows: DataFrame, types: Mapping[str, DTypeLike], colours: int, work: CellTask, give: Give, schema: str
 ) -> DataFrame:
     coloured = partial(color_vertices, number=colours)
 
@@ -106,8 +106,8 @@ def _bigint_ddl(names: Iterable[str]) -> str:
 
 
 def _to_batches(names: Sequence[str], columns: Columns) -> Iterator[pa.RecordBatch]:
-    for start in range(0, columns[0].size, arrow_packing.MOST):
-        batch = [each[start : start + arrow_packing.MOST].astype(np.int64, copy=False) for each in columns]
+    for start in range(0, columns[0].size, arrow_packing.MAX_PACK_ROWS):
+        batch = [each[start : start + arrow_packing.MAX_PACK_ROWS].astype(np.int64, copy=False) for each in columns]
         yield pa.RecordBatch.from_arrays([pa.array(each) for each in batch], names)
 
 

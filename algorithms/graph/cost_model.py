@@ -23,22 +23,22 @@ class TrianglePlanChoice:
     """The plan by which a change is counted: the wanted one, or with "auto" the one that is estimated to cost less.
 
     index, delta: the edge intervals before the change, and those of the change. proposals: those of the delta query;
-    None before they are counted (a scan of the index), when ten for each changed edge are assumed. kept: whether the
-    graph of the last run is available. corrections: by which factor earlier estimates of a plan were wrong.
+    None before they are counted (a scan of the index), when ten for each changed edge are assumed. has_graph_cache:
+    whether the graph of the last run is available. corrections: by which factor earlier estimates of a plan were wrong.
     """
 
-    wanted: str
+    requested_plan: str
     index: int
     delta: int
     proposals: int | None = None
-    kept: bool = False
+    has_graph_cache: bool = False
     corrections: Mapping[str, float] = field(default_factory=dict)
 
     def estimated_seconds(self) -> dict[str, float]:
         """Estimate the seconds of each plan. They were measured on one machine of two cores: only trust the ratio."""
         edges = self.index + self.delta
         proposals = 10 * self.delta if self.proposals is None else self.proposals
-        resume = {"resume": 0.5 + 0.1e-6 * self.index + 15e-6 * self.delta} if self.kept else {}
+        resume = {"resume": 0.5 + 0.1e-6 * self.index + 15e-6 * self.delta} if self.has_graph_cache else {}
         seconds = resume | {
             "delta": 1.0 + 0.4e-6 * self.index + 3e-6 * self.delta + 0.65e-6 * proposals,
             "bulk": 0.3 + 0.5e-6 * edges + 0.35e-9 * edges**1.5,
@@ -49,13 +49,15 @@ class TrianglePlanChoice:
     def plan(self) -> str:
         """Return the plan: `resume`, `delta` or `bulk`."""
         estimate = self.estimated_seconds()
-        return self.wanted if self.wanted in estimate else min(estimate, key=lambda name: estimate[name])
+        return (
+            self.requested_plan if self.requested_plan in estimate else min(estimate, key=lambda name: estimate[name])
+        )
 
     def describe(self) -> str:
         """Return the choice and its reason, for a person."""
         estimate = self.estimated_seconds()
         others = ", ".join(f"{NAMES[name]}: {estimate[name]:.1f} s" for name in estimate if name != self.plan)
-        why = "as [triangles] plan says" if self.wanted == self.plan else "by cost"
+        why = "as [triangles] plan says" if self.requested_plan == self.plan else "by cost"
         factors = [f"{NAMES[plan]} × {factor:.1f}" for plan, factor in self.corrections.items() if plan in estimate]
         learned = f"; corrected by what the last runs took: {', '.join(factors)}" if factors else ""
         return f"{NAMES[self.plan]}, {why}: about {estimate[self.plan]:.1f} s ({others}){learned}"
@@ -86,26 +88,26 @@ class MotifPlanChoice:
     """The plan by which motifs are counted: the wanted one, or with "auto" the delta query if its rules read less than
     all rows.
 
-    stored, changed: the intervals of the relations before the change, and those of the change. rules: the number of
-    rules of the largest pattern, one for each of its edges. limit: with more intervals nothing is brought to one task,
-    whatever is wanted.
+    stored_rows, changed_rows: the intervals of the relations before the change, and those of the change. rules: the
+    number of rules of the largest pattern, one for each of its edges. limit: with more intervals nothing is brought to
+    one task, whatever is requested.
     """
 
-    wanted: str
-    stored: int
-    changed: int
+    requested_plan: str
+    stored_rows: int
+    changed_rows: int
     rules: int
     limit: int
 
     @property
     def plan(self) -> str:
         """Return the plan: `delta` or `bulk`, both in one task, or `joins`."""
-        if self.stored + self.changed > self.limit:
+        if self.stored_rows + self.changed_rows > self.limit:
             return "joins"
-        if not self.stored:
+        if not self.stored_rows:
             return "bulk"
-        auto = "delta" if self.rules * self.changed < self.stored else "bulk"
-        return self.wanted if self.wanted in ("delta", "bulk") else auto
+        auto = "delta" if self.rules * self.changed_rows < self.stored_rows else "bulk"
+        return self.requested_plan if self.requested_plan in ("delta", "bulk") else auto
 
     def describe(self) -> str:
         """Return the choice, for a person."""

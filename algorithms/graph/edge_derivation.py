@@ -77,8 +77,8 @@ def first_edges(
     Most pairs have one row alone, which decides on their edge: these take one aggregation, in which no row is sorted by
     its pair. The rows of the other pairs are exchanged again and computed by `edge_changes`.
     """
-    own = quote_identifiers(["src", "dst", *values, "op", "seq", "epoch", "diff"])
-    rows = upserts.where("src <> dst").selectExpr(*PAIR, *own)
+    columns = quote_identifiers(["src", "dst", *values, "op", "seq", "epoch", "diff"])
+    rows = upserts.where("src <> dst").selectExpr(*PAIR, *columns)
     marked = require_valid_rows(rows).selectExpr("a", "b", "epoch", "diff", f"{has_value(where)} AS _on")
     most = [F.expr(f"max({name}) AS {name}") for name in ("_on", "epoch", "diff")]
     pairs = marked.groupBy("a", "b").agg(F.expr("count(*) AS _rows"), *most)
@@ -138,8 +138,8 @@ def arc_changes(
     pairs = None if base is None else touched_pairs(delta, values)
     versions = _upsert_versions(base, delta, pairs, values, broadcast=broadcast)
     lines = to_timelines(versions, _KEY, values, live_for, where, by=["_version"])
-    own = quote_identifiers(["src", "dst", *values, "epoch", "until"])
-    signed = lines.selectExpr(*own, "CAST(_version AS BIGINT) AS diff")
+    columns = quote_identifiers(["src", "dst", *values, "epoch", "until"])
+    signed = lines.selectExpr(*columns, "CAST(_version AS BIGINT) AS diff")
     return net_intervals(signed, ["src", "dst", *values])
 
 

@@ -10,8 +10,8 @@ Method   Edges are dealt to blocks by a hash of both ends, so that the edges of 
 Shapes   Edges: a < b, with the values `VALUES` of a certificate: -1 and zeros for one that moves but does not exist.
 Cost     EXECUTES. One shuffle of all edges, in packs; then two or three jobs for each look-up, with one task for each
          block, whose work is the neighbours of the queried vertices and the logarithm of the block. The results pass
-         the driver. Triangles are looked up on few enough edges at a time that at most `MOST` neighbours pass it. If
-         there are more neighbours, a further job counts those that are high enough: edges between hubs have many
+         the driver. Triangles are looked up on few enough edges at a time that at most `MAX_NEIGHBOURS` neighbours pass
+         it. If there are more neighbours, a further job counts those that are high enough: edges between hubs have many
          neighbours, but few of these.
 Faults   Spark recomputes rows that are lost with an executor, and the files with them. When executors are busy or give
          their rows away, a task may run on an executor that does not have the files: it answers that they are missing.
@@ -48,18 +48,25 @@ from altneu.algorithms.graph.kernels.persistent_graph import TrussCertificate
 KIND = "adjacency"
 VALUES = [*TrussCertificate._fields]
 BLOCK = 1 << 20  # edges of a block, of some hundred bytes each while the block is built
-LEAST = 1 << 15  # edges of a block: with fewer a task is hardly worth its start
-MOST = 1 << 22  # neighbours that one look-up returns: up to 44 bytes each in the driver
-SOME = 1 << 20  # neighbours that a task looks at together: some 60 bytes each
+MIN_BLOCK_EDGES = 1 << 15  # edges of a block: with fewer a task is hardly worth its start
+MAX_NEIGHBOURS = 1 << 22  # neighbours that one look-up returns: up to 44 bytes each in the driver
+NEIGHBOURS_AT_ONCE = 1 << 20  # neighbours that a task looks at together: some 60 bytes each
 TRIES = 6
 
 _ROWS = [*EDGE, *VALUES, "diff", "moves"]
-_SORTED = {"a": np.int64, "b": np.int64, "level": np.int32, "label": np.int64, "own": np.int32, "backing": np.int32}
-_BLOCK = [*_SORTED, "moves", "tail", "by_tail"]
-_MADE = "part int, first bigint, second bigint"
+_BLOCK_COLUMNS = {
+    "a": np.int64,
+    "b": np.int64,
+    "level": np.int32,
+    "label": np.int64,
+    "own": np.int32,
+    "backing": np.int32,
+}
+_BLOCK = [*_BLOCK_COLUMNS, "moves", "tail", "by_tail"]
+_FILE_SCHEMA = "part int, first bigint, second bigint"
 _ANSWER = "part int, rows binary"
 
-Look = Callable[["Block", pa.Table], pa.RecordBatch]
+LookUp = Callable[["Block", pa.Table], pa.RecordBatch]
 
 
 class Missing(Exception):
@@ -77,7 +84,7 @@ def open_adjacency(rows: DataFrame, moves: DataFrame, edges: int, tasks: int, mo
         tasks: the number of tasks that run at once.
         most: the number of edges that one task may hold.
     """
-    adjacency = Adjacency(rows, moves, max(1, -(-edges // min(BLOCK, most)), min(tasks, edges // LEAST)))
+    adjacency = Adjacency(rows, moves, max(1, -(-edges // min(BLOCK, most)), min(tasks, edges // MIN_BLOCK_EDGES)))
     try:
         yield adjacency
     except Exception:
@@ -108,19 +115,19 @@ class Adjacency:
             yield _store_block(name, key[0].as_py(), dealt)
 
         dealt = self._rows.mapInArrow(partial(_deal_rows, self._blocks), "part int, n bigint, rows binary")
-        marks = dealt.repartition(self._blocks, "part").groupBy("part").applyInArrow(leave_block, _MADE)
-        self._made = marks.persist(StorageLevel.MEMORY_AND_DISK)
-        sums = self._made.collect()
+        marks = dealt.repartition(self._blocks, "part").groupBy("part").applyInArrow(leave_block, _FILE_SCHEMA)
+        self._markers = marks.persist(StorageLevel.MEMORY_AND_DISK)
+        sums = self._markers.collect()
         self.fingerprint = Fingerprint.sum_all(Fingerprint(row.first % 2**64, row.second % 2**64) for row in sums)
 
     def delete_files(self) -> None:
         """Delete the files; EXECUTES."""
         try:
-            self._made.mapInArrow(
+            self._markers.mapInArrow(
                 partial(executor_local_store.delete_graph_batches, KIND, self._name), "part int"
             ).collect()
         finally:
-            self._made.unpersist()
+            self._markers.unpersist()
 
     def look_up_degrees(self, vertices: Ints) -> Ints:
         """Return the number of existing edges at each of these vertices, which are sorted."""
@@ -143,11 +150,11 @@ class Adjacency:
         degree = self.look_up_degrees(vertices)
         of_a, of_b = (degree[np.searchsorted(vertices, end)] for end in (a, b))
         u, v, proposed = np.where(of_a <= of_b, a, b), np.where(of_a <= of_b, b, a), np.minimum(of_a, of_b)
-        tables = [np.empty((0, len(_SORTED)), np.int64)]
-        if proposed.sum() > MOST:
+        tables = [np.empty((0, len(_BLOCK_COLUMNS)), np.int64)]
+        if proposed.sum() > MAX_NEIGHBOURS:
             proposed = self._count_neighbours(u, v, least)
             u, v, least, proposed = (column[proposed > 0] for column in (u, v, least, proposed))
-        for part in _slice_by_size(proposed, MOST):
+        for part in _slice_by_size(proposed, MAX_NEIGHBOURS):
             tables.append(self._close_triangles(u[part], v[part], least[part]))
         columns = list(np.concatenate(tables).T)
         order = sort_order(columns[:2])
@@ -165,19 +172,19 @@ class Adjacency:
     def _close_triangles(self, u: Ints, v: Ints, least: Ints) -> NDArray[np.int64]:
         """Return the other edges of the triangles on edges (u, v) that have few enough neighbours at u."""
         number, *proposed = self._ask_all_blocks(
-            _answer_proposals, [u, v, least], ["u", "v", "least"], ["number", *_SORTED]
+            _answer_proposals, [u, v, least], ["u", "v", "least"], ["number", *_BLOCK_COLUMNS]
         )
         v, least = v[number], least[number]
         w = np.where(proposed[0] == u[number], proposed[1], proposed[0])
         closing, *other = self._filter_edges(np.minimum(v, w), np.maximum(v, w), least)
         return np.concatenate([np.stack([column[closing] for column in proposed], axis=1), np.stack(other, axis=1)])
 
-    def _ask_all_blocks(self, look: Look, columns: Sequence[Ints], names: list[str], answer: list[str]) -> list[Ints]:
+    def _ask_all_blocks(self, look: LookUp, columns: Sequence[Ints], names: list[str], answer: list[str]) -> list[Ints]:
         """Return the answers of all blocks to a question with these columns, and the column `number` of its rows."""
         question = _record_batch([*columns, np.arange(columns[0].size)], [*names, "number"])
         rows = [
-            arrow_packing.pack_rows(question.slice(at, arrow_packing.MOST))
-            for at in range(0, question.num_rows, arrow_packing.MOST)
+            arrow_packing.pack_rows(question.slice(at, arrow_packing.MAX_PACK_ROWS))
+            for at in range(0, question.num_rows, arrow_packing.MAX_PACK_ROWS)
         ]
         return self._ask_blocks(look, pa.table({"rows": pa.array(rows, pa.binary())}), answer)
 
@@ -187,18 +194,20 @@ class Adjacency:
         """
         rows = _record_batch([a, b, least, np.arange(a.size)], [*EDGE, "least", "number"])
         dealt = arrow_packing.packs_by_number("part", bucket_of_edges(a, b, self._blocks), rows)
-        return self._ask_blocks(_answer_edges, pa.Table.from_batches([dealt]).drop_columns("n"), ["number", *_SORTED])
+        return self._ask_blocks(
+            _answer_edges, pa.Table.from_batches([dealt]).drop_columns("n"), ["number", *_BLOCK_COLUMNS]
+        )
 
-    def send_questions(self, look: Look, given: pa.Table) -> DataFrame:
+    def send_questions(self, look: LookUp, given: pa.Table) -> DataFrame:
         """Return the plan that answers questions, packs `rows`, from the block of their `part`, or from all blocks.
 
         The result has `part` and `rows`, a pack of the answer, which is null where the files are missing.
         """
-        questions, blocks = F.broadcast(self._spark.createDataFrame(given)), self._made.select("part")
+        questions, blocks = F.broadcast(self._spark.createDataFrame(given)), self._markers.select("part")
         to_each = blocks.join(questions, "part") if "part" in given.column_names else blocks.crossJoin(questions)
         return to_each.mapInArrow(partial(_answer_questions, self._name, look), _ANSWER)
 
-    def _ask_blocks(self, look: Look, questions: pa.Table, names: list[str]) -> list[Ints]:
+    def _ask_blocks(self, look: LookUp, questions: pa.Table, names: list[str]) -> list[Ints]:
         if questions.num_rows == 0:
             return [np.empty(0, np.int64) for _ in names]
         for attempt in range(TRIES):
@@ -230,7 +239,7 @@ def _record_batch(columns: Sequence[NDArray[Any]], names: Sequence[str]) -> pa.R
 
 
 def _deal_rows(blocks: int, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in arrow_packing.gather_batches(rows, arrow_packing.MOST):
+    for batch in arrow_packing.gather_batches(rows, arrow_packing.MAX_PACK_ROWS):
         part = bucket_of_edges(batch["a"].to_numpy(), batch["b"].to_numpy(), blocks)
         yield arrow_packing.packs_by_number("part", part, batch.select(_ROWS))
 
@@ -246,7 +255,7 @@ def _store_block(name: str, part: int, dealt: Iterator[pa.RecordBatch]) -> pa.Re
     return _record_batch([np.array([part], np.int32), sums[:1], sums[1:]], ["part", "first", "second"])
 
 
-def _answer_questions(name: str, look: Look, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _answer_questions(name: str, look: LookUp, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Yield the answers of blocks, one pack for each question; null where the files are not on this executor."""
     for batch in rows:
         answers = list[bytes | None]()
@@ -274,7 +283,7 @@ class Block:
 
         An edge with several values, which a whole graph does not have, keeps the greatest.
         """
-        columns = [rows[name] for name in _SORTED]
+        columns = [rows[name] for name in _BLOCK_COLUMNS]
         order = sort_order(columns[:2])
         columns, diff = [column[order] for column in columns], rows["diff"][order]
         size = np.diff(np.append(run_starts(*columns[:2]), order.size))
@@ -284,7 +293,7 @@ class Block:
         once = only & (diff != 0)
         columns = [np.append(column[once], more[greatest]) for column, more in zip(columns, several, strict=True)]
         order = sort_order(columns[:2])
-        typed = [column[order].astype(of) for column, of in zip(columns, _SORTED.values(), strict=True)]
+        typed = [column[order].astype(of) for column, of in zip(columns, _BLOCK_COLUMNS.values(), strict=True)]
         moves, moving = np.zeros(order.size, np.bool_), rows["moves"] > 0
         moves[positions_of(typed[0], typed[1], rows["a"][moving], rows["b"][moving])] = True
         by_tail = sort_order(typed[1::-1])
@@ -328,7 +337,9 @@ class Block:
 
     def answer_rows(self, number: Ints, place: Ints) -> pa.RecordBatch:
         """Return edges as an answer: a number, and the columns of the edge."""
-        return _record_batch([number, *(getattr(self, name)[place] for name in _SORTED)], ["number", *_SORTED])
+        return _record_batch(
+            [number, *(getattr(self, name)[place] for name in _BLOCK_COLUMNS)], ["number", *_BLOCK_COLUMNS]
+        )
 
 
 def _span_of(sorted_: Ints, values: Ints) -> tuple[Ints, Ints]:
@@ -356,7 +367,7 @@ def _high_edges(block: Block, question: pa.Table) -> Iterator[tuple[Ints, Ints]]
     Each item has the index of the queried edge and the place of the edge. An item covers some of the queried edges.
     """
     u, v, least = (question[name].to_numpy() for name in ("u", "v", "least"))
-    for part in _slice_by_size(block.count_held(u), SOME):
+    for part in _slice_by_size(block.count_held(u), NEIGHBOURS_AT_ONCE):
         which, place = block.edges_at(u[part])
         which += part.start
         a, b = block.a[place], block.b[place]

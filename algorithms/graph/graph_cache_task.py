@@ -40,11 +40,11 @@ class GraphCacheLocation:
 
 @dataclass(frozen=True)
 class CachedGraph:
-    """A graph that is cached under `key`, as it is at epoch `at`."""
+    """A graph that is cached under `key`, as it is at an epoch."""
 
     files: GraphCacheLocation
     key: str
-    at: int
+    epoch: int
 
 
 def resume_task(

@@ -2,8 +2,8 @@
 
 Text     `"a-b, b-c, a-c"`: vertices by name, edges between them. `a-b` is an edge of the graph, `a->b` an upsert in
          force from a to b. `where` after it begins a condition on its values: `"a->b where w > 0, b->c where w < 0"`.
-         `a-b where …` requires the condition of at least one direction. A pattern has up to `MOST` vertices and is
-         connected.
+         `a-b where …` requires the condition of at least one direction. A pattern has up to `MAX_VERTICES` vertices and
+         is connected.
 Law      An occurrence maps the pattern's vertices to different vertices, and each of its edges to one that exists;
          further edges may exist between these vertices (not induced). Occurrences that differ only by a symmetry of
          the pattern are one: `less_than` admits one of each such class.
@@ -19,7 +19,7 @@ from itertools import permutations
 
 from altneu.algorithms.sql_predicates import collapse_blanks, normalize, spark_sql, split_at_commas
 
-MOST = 6  # vertices of a pattern: the symmetries are found by trying all permutations
+MAX_VERTICES = 6  # vertices of a pattern: the symmetries are found by trying all permutations
 OWN_EDGES = "-"  # the relation of the graph's own edges
 
 _EDGE = r"\s*(\w+)\s*(->|-)\s*(\w+)\s*"
@@ -86,8 +86,8 @@ class Pattern:
             edges.append(edge)
             start += len(piece) + 1
         vertices = _list_vertices(edges)
-        if len(vertices) > MOST:
-            raise ValueError(f"the pattern has {len(vertices)} vertices; at most {MOST} are possible")
+        if len(vertices) > MAX_VERTICES:
+            raise ValueError(f"the pattern has {len(vertices)} vertices; at most {MAX_VERTICES} are possible")
         reached = {edges[0].a}
         for _ in vertices:
             reached |= {v for edge in edges if {edge.a, edge.b} & reached for v in (edge.a, edge.b)}

@@ -53,11 +53,13 @@ def motif_changes_in_joins(motifs: Motifs, before: DataFrame | None, change: Dat
     time = Total("epoch")
 
     def relation_of(rows: DataFrame, name: str) -> Collection:
-        mine = rows.where(F.col("relation") == name).select(*_INTERVAL)
+        relation_rows = rows.where(F.col("relation") == name).select(*_INTERVAL)
         if not name.startswith("->"):
             turned = F.col("b").alias("a"), F.col("a").alias("b")
-            mine = mine.unionByName(mine.select(*turned, *map(F.col, mine.columns[2:])))
-        return Collection.from_intervals(mine, time)
+            relation_rows = relation_rows.unionByName(
+                relation_rows.select(*turned, *map(F.col, relation_rows.columns[2:]))
+            )
+        return Collection.from_intervals(relation_rows, time)
 
     old = change.limit(0) if before is None else before
     changes = {name: Change(relation_of(old, name), relation_of(change, name)) for name in list_relations(motifs)}
@@ -97,11 +99,11 @@ def _motif_task(motifs: Motifs) -> Callable[[Iterable[pa.RecordBatch]], Iterator
         before: dict[str, Rows] = {}
         change: dict[str, Rows] = {}
         for name in pc.unique(table["relation"]).to_pylist():
-            mine = table.filter(pc.equal(table["relation"], name))
-            neu = pc.fill_null(mine["neu"], False)
-            a, b, start, until = make_disjoint(*to_longs(mine.filter(pc.invert(neu)), _INTERVAL))
+            relation_rows = table.filter(pc.equal(table["relation"], name))
+            neu = pc.fill_null(relation_rows["neu"], False)
+            a, b, start, until = make_disjoint(*to_longs(relation_rows.filter(pc.invert(neu)), _INTERVAL))
             before[name] = a, b, start, until, np.ones(a.size, np.int64)
-            added = to_longs(mine.filter(neu), _INTERVAL)
+            added = to_longs(relation_rows.filter(neu), _INTERVAL)
             change[name] = added[0], added[1], added[2], added[3], added[4]
         afresh = table["neu"].null_count > 0
         for name, changes in vertex_changes(motifs, before, None if afresh else change).items():

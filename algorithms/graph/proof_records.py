@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from altneu.algorithms.fingerprint import Fingerprint
 
 COLLECTIONS = ("edges", "degrees", "triangle_counts", "trussness")
-SHOWN = 20  # the number of wrong edges that a proof lists
+MAX_LISTED_EDGES = 20  # the number of wrong edges that a proof lists
 Prints = dict[str, Fingerprint]  # by collection
 
 
@@ -86,8 +86,8 @@ class Proof:
 
     base, counts: the state before the first epoch, empty if it is the state that was proved before; steps: the proved
     epochs; part: the fingerprints at the last epoch of the vertices `between` two ids; looked_at: how many edges were
-    read; wrong: how many edges are not proved; shown: the first of them; asked: the scope, with the part that was
-    proved.
+    read; wrong: how many edges are not proved; listed_edges: the first of them; scope: with the part that was proved.
+    In JSON the last two are `shown` and `asked`.
     """
 
     base: Prints
@@ -96,12 +96,14 @@ class Proof:
     part: Prints
     looked_at: int
     wrong: int
-    shown: list[UnprovedEdge]
-    asked: ProofScope
+    listed_edges: list[UnprovedEdge]
+    scope: ProofScope
     between: tuple[int, int] = (0, 0)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), default=str)
+        record = asdict(self)
+        record |= {"shown": record.pop("listed_edges"), "asked": record.pop("scope")}
+        return json.dumps(record, default=str)
 
     @classmethod
     def from_json(cls, text: str) -> Proof:
@@ -111,6 +113,9 @@ class Proof:
         >>> proof = Proof(one.prints, one.counts, [one], {}, 1, 1, [UnprovedEdge(1, 2, 3, "too low")], ProofScope(8, 3))
         >>> Proof.from_json(proof.to_json()) == proof
         True
+        >>> record = json.loads(proof.to_json())
+        >>> record["asked"], record["shown"]
+        ({'parts': 8, 'which': 3}, [[1, 2, 3, 'too low', None]])
         """
         record = json.loads(text)
         if "between" not in record:  # from an earlier version, which divided the vertices into other parts
@@ -131,8 +136,8 @@ class Proof:
             counts=_counts_from_json(record["counts"]),
             steps=steps,
             part=_fingerprints_from_json(record["part"]),
-            shown=[UnprovedEdge(*row) for row in record["shown"]],
-            asked=ProofScope(**record["asked"]),
+            listed_edges=[UnprovedEdge(*row) for row in record["shown"]],
+            scope=ProofScope(**record["asked"]),
             between=tuple(record["between"]),
             **plain,
         )

@@ -210,7 +210,7 @@ def resumed_vertex_changes(
     """Return vertex changes computed from the graph cache, as rows of `tagged_rows.RESULT` with the vertex as `a`.
 
     Args:
-        edges: the intervals that begin or end within `first`..max(`cached.at`, `last`), and `fresh`: those that the
+        edges: the intervals that begin or end within `first`..max(`cached.epoch`, `last`), and `fresh`: those that the
             cached graph has not seen. Further intervals do no harm. Intervals that end after `last` must be open.
         stored: the stored triples from `first` on.
         cached: the cached graph.
@@ -220,7 +220,7 @@ def resumed_vertex_changes(
 
     def count_from_graph(graph: PersistentGraph, parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
         moved, counts = take_kinds(parts, 6, RowKind.INTERVAL, RowKind.STORED)
-        batches = epoch_batches(graph, cached.at, *split_fresh(moved), first, last)
+        batches = epoch_batches(graph, cached.epoch, *split_fresh(moved), first, last)
         vertex, epoch, diff = triangle_update.vertex_changes(graph, batches, first)
         data = [np.concatenate([vertex, counts[0]]), np.concatenate([epoch, counts[1]])]
         vertex, epoch, diff = consolidate(data, np.concatenate([diff, -counts[2]]))

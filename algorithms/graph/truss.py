@@ -67,7 +67,7 @@ def alive_intervals(edges: DataFrame, request: ReplayRequest) -> DataFrame:
 
     They are clipped to these epochs: outside of them the sums would lack the signed intervals that are left out.
     """
-    first, last = request.first, request.last
+    first, last = request.first_epoch, request.last_epoch
     alive = edges.where(f"until >= {first} AND epoch <= {last}")
     until = f"if(until > {last}, {FOREVER}L, until) AS until"
     return alive.selectExpr("a", "b", f"greatest(epoch, {first - 1}L) AS epoch", until, "diff")
@@ -85,7 +85,7 @@ def replayed_changes(edges: DataFrame, trussness: DataFrame, request: ReplayRequ
         ValueError: the task raises it if the edges, or the edges and the stored trussness, contradict each other.
     """
     alive = tag_rows(REPLAY, alive_intervals(edges, request), RowKind.INTERVAL, *INTERVAL)
-    stored = tag_rows(REPLAY, trussness.where(f"epoch <= {request.last}"), RowKind.STORED, *TRIPLE)
+    stored = tag_rows(REPLAY, trussness.where(f"epoch <= {request.last_epoch}"), RowKind.STORED, *TRIPLE)
     return compute_in_one_task(_replay_task(request), alive, stored)
 
 
@@ -93,14 +93,14 @@ def resumed_changes(edges: DataFrame, trussness: DataFrame, cached: CachedGraph,
     """Return trussness changes computed from the graph cache; the task stores the next cache as requested.
 
     Args:
-        edges: the intervals that begin or end within `first`..max(`cached.at`, `last`), and `fresh`: those that the
+        edges: the intervals that begin or end within `first`..max(`cached.epoch`, `last`), and `fresh`: those that the
             cached graph has not seen. Further intervals do no harm.
         trussness: the stored triples from `first` on.
         cached: the cached graph.
         request: what is computed, with a place for the next cache in the same folder.
     """
     rows = tag_rows(RESUME, edges, RowKind.INTERVAL, *INTERVAL, "fresh")
-    stored = trussness.where(f"epoch BETWEEN {request.first} AND {request.last}")
+    stored = trussness.where(f"epoch BETWEEN {request.first_epoch} AND {request.last_epoch}")
     return compute_in_one_task(_resume_task(cached, request), rows, tag_rows(RESUME, stored, RowKind.STORED, *TRIPLE))
 
 
@@ -118,9 +118,9 @@ def restored_changes(
         counted: the fingerprints and counts of the graph at the epoch of the checkpoint.
         request: what is computed.
     """
-    stored = trussness.where(f"epoch BETWEEN {request.first} AND {request.last}")
+    stored = trussness.where(f"epoch BETWEEN {request.first_epoch} AND {request.last_epoch}")
     return compute_in_one_task(
-        _restore_task(checkpoint.at, checkpoint.ends, counted, request),
+        _restore_task(checkpoint.epoch, checkpoint.ends, counted, request),
         tag_rows(RESTORE, edges, RowKind.INTERVAL, *INTERVAL, "fresh"),
         tag_rows(RESTORE, stored, RowKind.STORED, *TRIPLE),
         tag_rows(RESTORE, checkpoint.rows, RowKind.CERTIFICATE, "a", "b", "level", *CERTIFICATE, "diff"),
@@ -132,11 +132,11 @@ def _replay_task(request: ReplayRequest) -> Task:
         in_files = _sees_cache(request)
         # Statement by statement the graph replaces the rows: at no time are all of both in memory.
         intervals, stored = take_kinds(parts, REPLAY, RowKind.INTERVAL, RowKind.STORED)
-        before, later = _split_before(stored, request.first)
+        before, later = _split_before(stored, request.first_epoch)
         del stored
         alive = make_disjoint(*intervals)
         del intervals
-        start = prepare_replay(*alive, *before, request.first, request.last, in_files)
+        start = prepare_replay(*alive, *before, request.first_epoch, request.last_epoch, in_files)
         del alive, before
         with use_threads(request.threads):
             result = run_replay(start, ask=request.scope)
@@ -161,7 +161,7 @@ def _split_before(stored: list[Longs], first: int) -> tuple[tuple[Longs, Longs, 
 def _resume_task(cached: CachedGraph, request: ReplayRequest) -> Task:
     def resume_graph(graph: PersistentGraph, parts: list[pa.RecordBatch]) -> Iterator[pa.Table]:
         intervals, stored = take_kinds(parts, RESUME, RowKind.INTERVAL, RowKind.STORED)
-        result = _resume_replay(graph, cached.at, intervals, request)
+        result = _resume_replay(graph, cached.epoch, intervals, request)
         yield from _leave_graph(result, request, in_files=True)
         yield from _result_tables(result.changes, result.steps, result.proof, stored)
 
@@ -189,7 +189,7 @@ def _restore_task(at: int, ends: tuple[int, int], counted: ProvedState, request:
 
 def _resume_replay(graph: PersistentGraph, at: int, intervals: list[Longs], request: ReplayRequest) -> ReplayResult:
     with use_threads(request.threads):
-        return resume_replay(graph, at, *split_fresh(intervals), request.first, request.last, request.scope)
+        return resume_replay(graph, at, *split_fresh(intervals), request.first_epoch, request.last_epoch, request.scope)
 
 
 def _graph_from_checkpoint(rows: list[Longs], ends: tuple[int, int], counted: ProvedState) -> PersistentGraph:
@@ -227,7 +227,7 @@ def _leave_graph(
         return
     if in_files and cache is not None:
         with contextlib.suppress(OSError):
-            graph.save_graph(cache.files.folder, cache.key, at=cache.at)
+            graph.save_graph(cache.files.folder, cache.key, at=cache.epoch)
         return
     if graph.counted is None or result.proof is None or least is None:
         return

@@ -45,10 +45,10 @@ from altneu.algorithms.graph.truss_plan import TRIPLE, ReplayRequest
 
 FACTS = ["triangles", "backing", "first"]
 TOO_LOW, TOO_HIGH = "label IS NULL OR first > k - 2", "backing < k - 2"  # conditions on rows of `certificate_counts`
-LAST = 2**62  # the label of an edge without a place: after all others
+LAST_LABEL = 2**62  # the label of an edge without a place: after all others
 MOST_ROUNDS, MOST_TURNS = 2**12, 2**26  # of a place, so that labels have room between them and after the last one
-CLOSED = "part int, own boolean, a bigint, b bigint, before bigint, value bigint"
-MANY = 8  # results of epochs that are merged into one
+CLOSED_SCHEMA = "part int, own boolean, a bigint, b bigint, before bigint, value bigint"
+MERGED_RESULTS = 8  # results of epochs that are merged into one
 
 Say = Callable[[int, str], None]
 
@@ -76,14 +76,17 @@ def trussness_changes(
         Rows of `tagged_rows.RESULT`, without the columns of certificates, to be read while the store holds the rounds.
     """
     rounds = rounds or ExecutorRoundStore()
-    trussness = trussness.where(F.col("epoch") <= request.last)
-    rows, epochs = _opening_rows(intervals, trussness, request.first, rounds)
-    later = trussness.where(F.col("epoch") >= request.first)
+    trussness = trussness.where(F.col("epoch") <= request.last_epoch)
+    rows, epochs = _opening_rows(intervals, trussness, request.first_epoch, rounds)
+    later = trussness.where(F.col("epoch") >= request.first_epoch)
     triples = [later.select(*EDGE, "k", "epoch", (-F.col("diff")).alias("diff"))]
     notes: list[tuple[int, str]] = []
     if epochs:
         with bsp.partitioned_graph(rows, size, rounds) as held:
-            say(epochs[0][0], f"{len(held.parts):,} parts hold {held.edges:,} rows, the largest {held.most:,}")
+            say(
+                epochs[0][0],
+                f"{len(held.parts):,} parts hold {held.edges:,} rows, the largest {held.largest_part_edges:,}",
+            )
             before: DataFrame | None = None
             unread: list[DataFrame] = []  # persisted rows from which `triples` are still computed
             for place, (epoch, inserted, deleted) in enumerate(epochs, 1):
@@ -92,7 +95,7 @@ def trussness_changes(
                 settled, exchange = _settle_epoch(held, rounds, epoch, inserted, before, partial(say, epoch))
                 triples.append(_epoch_triples(settled, epoch))
                 before = settled
-                if len(triples) > MANY:
+                if len(triples) > MERGED_RESULTS:
                     triples = [rounds.persist_rows(sum_triples(triples))]
                     for frame in unread:
                         rounds.drop_rows(frame)
@@ -104,7 +107,7 @@ def trussness_changes(
                     "deleted": deleted,
                     "method": "parts",
                     "rounds": exchange.rounds,
-                    "evaluations": exchange.looked,
+                    "evaluations": exchange.looked_at,
                     "messages": exchange.messages,
                     "parts": len(held.parts),
                     "seconds": round(perf_counter() - began, 6),
@@ -143,7 +146,7 @@ def elimination_order(
     with bsp.partitioned_graph(rows, size, rounds, layout) as held:
         tasks = partial(_place_task, held.name), partial(_place_from_cache, held.name)
         exchange = bsp.exchange_rounds(held, rounds, tasks, None, None, say)
-    return bsp.own_values(exchange.said).withColumnRenamed("value", "label").hint(UNPACKED)
+    return bsp.own_values(exchange.message_rows).withColumnRenamed("value", "label").hint(UNPACKED)
 
 
 def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
@@ -152,7 +155,7 @@ def certificate_counts(edges: DataFrame, count: int, size: int) -> DataFrame:
     `edges` has a, b, k and label, null for an edge without a place; `count` is the number of edges. The result has
     these columns, and triangles, backing and first (`kernels.certificate_counts`).
     """
-    last = edges.fillna({"label": LAST})
+    last = edges.fillna({"label": LAST_LABEL})
     types = ENDS | {"k": np.int32, "label": np.int64}
     counted = fold_over_cells(
         last,
@@ -208,21 +211,21 @@ def _settle_epoch(
     before: DataFrame | None,
     say: Callable[[str], None],
 ) -> tuple[DataFrame, bsp.ExchangeResult]:
-    """Return the bounds of the parts after an epoch (`CLOSED`), from those before it, and the exchange that led to
-    them.
+    """Return the bounds of the parts after an epoch (`CLOSED_SCHEMA`), from those before it, and the exchange that led
+    to them.
     """
     active = None if inserted else held.moves.get(epoch, set())
     known = None if before is None else bsp.initial_messages(before.where("value >= 0"))
     tasks = partial(_settle_task, held.name, epoch, inserted), partial(_settle_from_cache, held.name, epoch)
     exchange = bsp.exchange_rounds(held, rounds, tasks, active, known, say)
-    messages = [exchange.said] if known is None else [known, exchange.said]
+    messages = [exchange.message_rows] if known is None else [known, exchange.message_rows]
     touched = None if inserted else exchange.active
-    closed = bsp.cogroup_step(held.rows, messages, touched, partial(_close_task, epoch, inserted), CLOSED)
+    closed = bsp.cogroup_step(held.rows, messages, touched, partial(_close_task, epoch, inserted), CLOSED_SCHEMA)
     if before is not None and touched is not None:
         others = before.where("value >= 0").where(~F.col("part").isin(sorted(touched)))
         closed = closed.unionByName(others.withColumn("before", F.col("value")))
     settled = rounds.persist_rows(closed)
-    rounds.drop_rows(exchange.said)
+    rounds.drop_rows(exchange.message_rows)
     return settled, exchange
 
 
@@ -338,7 +341,7 @@ class _EpochBounds(NamedTuple):
 
 
 def _received_messages(a: Longs, b: Longs, heard: pa.Table) -> Iterator[tuple[Ints, Longs, int, int]]:
-    """Yield the messages (`bsp.SAID`) to a part that holds the edges a, b, pack by pack, in the order of the rounds.
+    """Yield the messages (`bsp.MESSAGE_SCHEMA`) to a part that holds the edges a, b, pack by pack, by rounds.
 
     Each item has the places of edges, each once, and their values; the sender, and the round.
     """
@@ -381,10 +384,10 @@ def _settle_task(
     fell = _lower_bounds(holding.a, holding.b, heard, bound, part, number - 1)
     if number == 0:
         fell |= before.gone
-    here = holding.cached_partition(name, part)
+    cached = holding.cached_partition(name, part)
     everyone = number == 0 and inserted > 0
-    queued = here.part.own & (bound >= 0) if everyone else kernel.shaken_edges(here.part, bound, fell)
-    return _settle_answer(name, epoch, number, here, bound, queued)
+    queued = cached.part.own & (bound >= 0) if everyone else kernel.shaken_edges(cached.part, bound, fell)
+    return _settle_answer(name, epoch, number, cached, bound, queued)
 
 
 def _settle_from_cache(
@@ -397,14 +400,14 @@ def _settle_from_cache(
     heard: pa.Table,
 ) -> pa.Table:
     part = key[0].as_py()
-    here, bound = (
+    cached, bound = (
         partition_cache.load_partition(name, part),
         partition_cache.load_values(name, part, f"epoch{epoch}", since[part]),
     )
-    if here is None or bound is None:
+    if cached is None or bound is None:
         return bsp.absent_answer(part, number)
-    fell = _lower_bounds(here.a, here.b, heard, bound, part, number - 1)
-    return _settle_answer(name, epoch, number, here, bound, kernel.shaken_edges(here.part, bound, fell))
+    fell = _lower_bounds(cached.a, cached.b, heard, bound, part, number - 1)
+    return _settle_answer(name, epoch, number, cached, bound, kernel.shaken_edges(cached.part, bound, fell))
 
 
 def _settle_answer(
@@ -452,14 +455,14 @@ def _close_task(epoch: int, inserted: int, key: tuple[pa.Scalar, ...], rows: pa.
     before = _EpochBounds.from_rows(holding, heard, epoch, inserted)
     bound = before.first
     _lower_bounds(holding.a, holding.b, heard, bound, part, bsp.BEFORE)
-    own = holding.owner == part
+    is_own = holding.owner == part
     shown = np.flatnonzero((bound != holding.level) | (before.bounds != holding.level))
     columns: dict[str, NDArray[np.integer]] = {"a": holding.a, "b": holding.b}
     columns |= {"before": before.bounds, "value": bound}
     return pa.table(
         {
             "part": np.full(shown.size, part, np.int32),
-            "own": own[shown],
+            "own": is_own[shown],
             **{name: column[shown].astype(np.int64) for name, column in columns.items()},
         }
     )

@@ -110,7 +110,7 @@ def update_region(
         if graph.fingerprint != known:
             raise PlanUnfit("the checkpoint of the run before does not have the stored trussness")
         region = RegionUpdate(
-            graph, moved, partial(_solve_task, request, checkpoint.at, checkpoint.ends), rounds, stack
+            graph, moved, partial(_solve_task, request, checkpoint.epoch, checkpoint.ends), rounds, stack
         )
         region.load_edges([column.to_numpy() for column in seeds.toArrow().columns])
         while True:
@@ -118,7 +118,7 @@ def update_region(
             if region.edges > most:
                 raise PlanUnfit(f"the region has more than the {most:,} edges that a task may hold")
             if not wanted[0].size:
-                stored = trussness.where(F.col("epoch").between(request.first, request.last))
+                stored = trussness.where(F.col("epoch").between(request.first_epoch, request.last_epoch))
                 return region.read_result(stored, checkpoint.ends)
             region.hops += 1
             say(f"hop {region.hops}: {region.edges:,} edges are known; looking up the triangles of {wanted[0].size:,}")
@@ -207,8 +207,8 @@ def _solve_task(
     values, (*interval, fresh), opened, (vertex, degree, *_) = take_kinds(parts, WIDTH, *INPUTS)
     known = _known_edges(values, interval[:2], opened)
     where = positions_of(known.a, known.b, *interval[:2])
-    first, times = request.first, (interval[2], interval[3], interval[4])
-    steps = pair_batches(known.level >= 0, where, times, fresh == 0, at, first, request.last)
+    first, times = request.first_epoch, (interval[2], interval[3], interval[4])
+    steps = pair_batches(known.level >= 0, where, times, fresh == 0, at, first, request.last_epoch)
     batches = [each for each in steps if each[0] >= first or each[1].size or each[2].size]
     order = np.argsort(vertex)
     result = solve_region(known, ends, batches, (vertex[order], degree[order]))

@@ -26,7 +26,7 @@ class PlanUnfit(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayRequest:
-    """The request for the trussness at the epochs `first`..`last`.
+    """The request for the trussness at the epochs `first_epoch`..`last_epoch`.
 
     scope: what the task has to prove besides the changes of every epoch; None: it proves nothing. cache: where the task
     leaves the graph for the next run, if it sees the folder. checkpoint_edges: otherwise it leaves the certificate of
@@ -34,8 +34,8 @@ class ReplayRequest:
     as many cores.
     """
 
-    first: int
-    last: int
+    first_epoch: int
+    last_epoch: int
     scope: ProofScope | None = None
     cache: CachedGraph | None = None
     checkpoint_edges: int | None = None
@@ -46,12 +46,12 @@ class ReplayRequest:
 class TrussCheckpoint:
     """A checkpoint of a graph.
 
-    rows: a, b, level (kappa), label, own, backing, diff, which are summed; at: their epoch; ends: the labels at which
+    rows: a, b, level (kappa), label, own, backing, diff, which are summed; epoch: theirs; ends: the labels at which
     the next edges are put at the front and at the back.
     """
 
     rows: DataFrame
-    at: int
+    epoch: int
     ends: tuple[int, int]
 
 

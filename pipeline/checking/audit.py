@@ -294,7 +294,7 @@ def _check_serving_tables(
     warehouse: Warehouse, read: Callable[[str], DataFrame], revision: Revision, epochs: list[int]
 ) -> list[Check]:
     """Check all rows of the serving tables of a published revision at some epochs."""
-    from altneu.expectations.suite import check_plain
+    from altneu.expectations.suite import check_serving_tables
 
     ledger = Ledger(warehouse.home.database)
     sources = serving_table_checks.ServingTableInputs(
@@ -307,7 +307,7 @@ def _check_serving_tables(
         revision.since,
     )
     differences = serving_table_checks.compare_sums(sources) + serving_table_checks.compare_rows(sources, epochs)
-    return check_plain(differences, sources.check_context(epochs))
+    return check_serving_tables(differences, sources.check_context(epochs))
 
 
 LANDED = {"batches have as many rows as are stored", "batches have as many quarantined rows as are stored"}

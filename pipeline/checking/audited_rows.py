@@ -24,7 +24,9 @@ def select_upserts_in_force(upserts: DataFrame, home: Home, epochs: list[int]) -
         Rows of _at (one of `epochs`), a, b (a < b), src, dst, epoch (of the upsert), and the value columns.
     """
     config = home.config
-    at = F.broadcast(local_frame.local_frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs]))
+    epoch_frame = F.broadcast(
+        local_frame.local_frame(upserts.sparkSession, {"_at": "bigint"}, [(epoch,) for epoch in epochs])
+    )
     pair = F.least("src", "dst").alias("a"), F.greatest("src", "dst").alias("b")
     rows = (
         upserts.where("src <> dst").select("*", *pair).repartition("a", "b")
@@ -35,7 +37,7 @@ def select_upserts_in_force(upserts: DataFrame, home: Home, epochs: list[int]) -
     order = F.struct("epoch", "seq", (F.col("op") == "upsert").alias("_is_value"), value.alias("_value"))
     last = (
         landed.where("_n > 0")
-        .join(at, F.col("epoch") <= F.col("_at"))
+        .join(epoch_frame, F.col("epoch") <= F.col("_at"))
         .groupBy("_at", *key)
         .agg(F.max(order).alias("_last"))
         .select("_at", *key, "_last.epoch", "_last._is_value", "_last._value.*")
@@ -90,7 +92,9 @@ def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], moti
         place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
         parts.append(select_part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
-    at = F.broadcast(local_frame.local_frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
+    epoch_frame = F.broadcast(
+        local_frame.local_frame(rows.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs])
+    )
     in_force = (F.col("epoch") <= F.col("at")) & (F.col("until").isNull() | (F.col("at") < F.col("until")))
     key = F.col("at").alias("epoch"), "what", "a", "b", "k"
-    return rows.join(at, in_force).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")
+    return rows.join(epoch_frame, in_force).groupBy(*key).agg(F.sum("diff").alias("n")).where("n <> 0")

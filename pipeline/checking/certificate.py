@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 MANIFEST, VERIFIER = "certificate.json", "verify.py"
 READS = ("trussness", "degrees", "triangle_counts")
-PROVED = ("edges", *READS)  # the collections whose fingerprints the verifier computes
+PROVED_COLLECTIONS = ("edges", *READS)  # the collections whose fingerprints the verifier computes
 SPANS = "a bigint, b bigint, epoch bigint, until bigint, trussness bigint, place bigint"
 
 
@@ -62,8 +62,8 @@ class CertificateScope:
     """The epochs of a certificate, which begins with the state at the first one."""
 
     row: Revision
-    first: int
-    last: int
+    first_epoch: int
+    last_epoch: int
 
     @property
     def folder(self) -> str:
@@ -121,8 +121,8 @@ def read_certified_rows(home: Home, engines: Engines, scope: CertificateScope) -
 
 def _read_diffs(tables: Tables[R], scope: CertificateScope, table: str, *data: str) -> R:
     """Sum the diffs of a table by data and epoch, with what was before the first epoch at that one."""
-    key = ", ".join((*data, f"greatest(epoch, CAST({scope.first} AS BIGINT))"))
-    query = f"SELECT {key} AS epoch, CAST(sum(diff) AS BIGINT) AS n FROM {{rows}} WHERE epoch <= {scope.last}"
+    key = ", ".join((*data, f"greatest(epoch, CAST({scope.first_epoch} AS BIGINT))"))
+    query = f"SELECT {key} AS epoch, CAST(sum(diff) AS BIGINT) AS n FROM {{rows}} WHERE epoch <= {scope.last_epoch}"
     rows = tables.select_rows(f"{query} GROUP BY {key}", rows=tables.read_table(table, scope.row))
     return tables.select_rows("SELECT * FROM {rows} WHERE n <> 0", rows=rows)
 
@@ -136,7 +136,7 @@ def _edge_spans(tables: Tables[R], scope: CertificateScope) -> R:
     changes = _read_diffs(tables, scope, "trussness", "a", "b")
     lives = "SELECT *, lead(epoch) OVER (PARTITION BY a, b ORDER BY epoch) AS until FROM {changes}"
     query = f"SELECT a, b, epoch, coalesce(until, {FOREVER}) AS until FROM ({lives}) lives WHERE n > 0"
-    prove = partial(_prove_edges, scope.first, scope.last)
+    prove = partial(_prove_edges, scope.first_epoch, scope.last_epoch)
     return tables.apply_in_one_task(tables.select_rows(query, changes=changes), prove, SPANS)
 
 
@@ -176,8 +176,8 @@ def _list_totals(ledger: Ledger, scope: CertificateScope) -> pa.Table:
 
     changes: dict[tuple[str, int, int], int] = {}
     for measure, k, epoch, _, diff in ledger.outputs.total_diffs(scope.row.revision):
-        if measure != "motif" and epoch <= scope.last:
-            key = measure, k if measure == "truss" else 0, max(epoch, scope.first)
+        if measure != "motif" and epoch <= scope.last_epoch:
+            key = measure, k if measure == "truss" else 0, max(epoch, scope.first_epoch)
             changes[key] = changes.get(key, 0) + diff
     values: dict[tuple[str, int], int] = {}
     rows = []
@@ -209,10 +209,12 @@ def _require_published_trussness(published: pa.Table, spans: pa.Table, scope: Ce
 def describe_certificate(home: Home, ledger: Ledger, scope: CertificateScope) -> dict[str, Any]:
     """Return the manifest, but for the digests of its files."""
     row, label = scope.row, home.schedule.format_label
-    recorded = {name: each for name, each in ledger.outputs.fingerprints_of(row.revision).items() if name in PROVED}
+    recorded = {
+        name: each for name, each in ledger.outputs.fingerprints_of(row.revision).items() if name in PROVED_COLLECTIONS
+    }
     prints = {
-        name: {str(epoch): str(each) for epoch, each in sorted(by_epoch.items()) if epoch <= scope.last}
-        for name, by_epoch in fold_fingerprints(recorded, scope.first).items()
+        name: {str(epoch): str(each) for epoch, each in sorted(by_epoch.items()) if epoch <= scope.last_epoch}
+        for name, by_epoch in fold_fingerprints(recorded, scope.first_epoch).items()
     }
     return {
         "format": FORMAT,
@@ -220,10 +222,10 @@ def describe_certificate(home: Home, ledger: Ledger, scope: CertificateScope) ->
         "published_at": row.published_at,
         "run": row.run_id,
         "settings": ledger.runs.get(row.run_id).config,
-        "first": scope.first,
-        "last": scope.last,
-        "first_label": label(scope.first),
-        "last_label": label(scope.last),
+        "first": scope.first_epoch,
+        "last": scope.last_epoch,
+        "first_label": label(scope.first_epoch),
+        "last_label": label(scope.last_epoch),
         "batches": _list_landed(home, ledger, scope),
         "fingerprints": prints,
     }
@@ -232,7 +234,7 @@ def describe_certificate(home: Home, ledger: Ledger, scope: CertificateScope) ->
 def _list_landed(home: Home, ledger: Ledger, scope: CertificateScope) -> list[dict[str, Any]]:
     """List the batches of a revision, with their files where these are still in the landing as they were read."""
     published = ledger.outputs.published_batches(scope.row.revision)
-    published = {epoch: batch for epoch, batch in published.items() if epoch <= scope.last}
+    published = {epoch: batch for epoch, batch in published.items() if epoch <= scope.last_epoch}
     landed = list_batches(home)
     digests = digest_files(ledger, [file for epoch in published if epoch in landed for file in landed[epoch].all_files])
     listed = []

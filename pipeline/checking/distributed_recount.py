@@ -58,10 +58,16 @@ def compare_distributed(
     try:
         parts = []
         for epoch in epochs:
-            at = F.col("epoch") == epoch
+            at_epoch = F.col("epoch") == epoch
             parts.append(
                 _compare_epoch(
-                    persist_rows(stored.where(at)), plain.where(at), epoch, size, say, persist_rows, labels.get(epoch)
+                    persist_rows(stored.where(at_epoch)),
+                    plain.where(at_epoch),
+                    epoch,
+                    size,
+                    say,
+                    persist_rows,
+                    labels.get(epoch),
                 )
             )
         yield reduce(DataFrame.unionByName, parts)

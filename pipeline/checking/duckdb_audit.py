@@ -134,11 +134,11 @@ def landed_fingerprints(
         for table in COLLECTIONS:
             some = edges if table == "edges" else rows[table]
             vertex, (least, greatest) = some[ALWAYS[table][0]], part.between
-            mine = pc.and_(pc.greater_equal(vertex, least), pc.less_equal(vertex, greatest))
-            mine = pc.and_(mine, pc.less_equal(some["epoch"], frontier))
-            some = some.filter(mine)
-            at = pa.repeat(pa.scalar(frontier, pa.int64()), some.num_rows)
-            some = some.set_column(some.schema.get_field_index("epoch"), "epoch", at)
+            in_share = pc.and_(pc.greater_equal(vertex, least), pc.less_equal(vertex, greatest))
+            in_share = pc.and_(in_share, pc.less_equal(some["epoch"], frontier))
+            some = some.filter(in_share)
+            epochs = pa.repeat(pa.scalar(frontier, pa.int64()), some.num_rows)
+            some = some.set_column(some.schema.get_field_index("epoch"), "epoch", epochs)
             prints[table] = sum_by_epoch(some, list(ALWAYS[table]))
     return prints
 

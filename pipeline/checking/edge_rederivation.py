@@ -108,25 +108,25 @@ def steps_of_pairs(
         until = np.minimum(until, ends)
     a, b, epoch, until = a[on], b[on], epoch[on], until[on]
     ended = until < FOREVER
-    at = np.concatenate([epoch, until[ended]])
+    times = np.concatenate([epoch, until[ended]])
     a, b = np.concatenate([a, a[ended]]), np.concatenate([b, b[ended]])
     sign = np.repeat(np.array([1, -1], np.int64), [epoch.size, ended.sum()])
-    order = np.lexsort((at, b, a))
-    a, b, at, sign = (column[order] for column in (a, b, at, sign))
+    order = np.lexsort((times, b, a))
+    a, b, times, sign = (column[order] for column in (a, b, times, sign))
     if not a.size:
-        return a, b, at, sign
+        return a, b, times, sign
     fresh = _pair_starts(a, b)
     first = np.flatnonzero(fresh)
     sums = np.cumsum(sign)
     keys = sums - np.repeat(np.concatenate([[0], sums[first[1:] - 1]]), np.diff(np.append(first, a.size)))
     last = np.ones(a.size, np.bool_)  # whether a row is the last one of its pair and epoch
-    last[:-1] = fresh[1:] | (at[1:] != at[:-1])
-    a, b, at, alive = a[last], b[last], at[last], (keys[last] > 0).astype(np.int64)
+    last[:-1] = fresh[1:] | (times[1:] != times[:-1])
+    a, b, times, alive = a[last], b[last], times[last], (keys[last] > 0).astype(np.int64)
     before = np.concatenate([[0], alive[:-1]])
     before[_pair_starts(a, b)] = 0
     diff = alive - before
     moved = diff != 0
-    return a[moved], b[moved], at[moved], diff[moved]
+    return a[moved], b[moved], times[moved], diff[moved]
 
 
 def _pair_starts(a: Longs, b: Longs) -> NDArray[np.bool_]:

@@ -21,13 +21,13 @@ class FingerprintComparison:
     revision: int
     compared: list[str]
     unknown: list[str]
-    wrong: list[FingerprintDifference]
+    differences: list[FingerprintDifference]
 
     def to_error(self) -> CheckFailed:
-        landing = " --from-landing" if any(is_landed(each.table) for each in self.wrong) else ""
+        landing = " --from-landing" if any(is_landed(each.table) for each in self.differences) else ""
         return CheckFailed(
-            f"{len(self.wrong)} of {len(self.compared)} tables do not hold what was published as revision "
-            f"{self.revision}: {', '.join(each.table for each in self.wrong)}.",
+            f"{len(self.differences)} of {len(self.compared)} tables do not hold what was published as revision "
+            f"{self.revision}: {', '.join(each.table for each in self.differences)}.",
             f"restore the files from a back-up, or: altneu rebuild{landing}",
         )
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from ..storage.warehouse import Warehouse
 
-_PROVED = {EDGES: "trussness", VERTICES: "triangle_counts"}  # relation → a table of which it has a column
+_PROVED_TABLES = {EDGES: "trussness", VERTICES: "triangle_counts"}  # relation → a table of which it has a column
 ROWS = 20  # differing rows of a query at an epoch that are kept
 
 
@@ -37,7 +37,7 @@ class QuerySource(Generic[R]):
     """The tables of an engine, how to read one of them, all queries that there are, and whether the engine is Spark."""
 
     tables: Tables[R]
-    read: Callable[[str], R]
+    read_table: Callable[[str], R]
     definitions: Definitions
     in_spark: bool
 
@@ -117,9 +117,9 @@ def _write_inputs(source: QuerySource[R], query: QueryDefinition, epoch: int) ->
     ctes += [f"{tables.quote_identifier(each.name)} AS ({_landed_relation(source, each, epoch)})" for each in landed]
     named = {name: each for name, each in inputs.items() if not each.has_landed}
     ctes += [f"{tables.quote_identifier(name)} AS ({_typed_text(source, each)})" for name, each in named.items()]
-    stored = {"upserts": source.read("upserts")}
-    stored |= {each.state_table: source.read(each.state_table) for each in landed}
-    stored |= {table: source.read(table) for name, table in _PROVED.items() if name in relations}
+    stored = {"upserts": source.read_table("upserts")}
+    stored |= {each.state_table: source.read_table(each.state_table) for each in landed}
+    stored |= {table: source.read_table(table) for name, table in _PROVED_TABLES.items() if name in relations}
     return ctes, stored
 
 
@@ -138,9 +138,9 @@ def _compare_at_epoch(source: QuerySource[R], query: QueryDefinition, epoch: int
             UNION ALL SELECT {shown}, 0 AS maintained, 1 AS recomputed FROM _recomputed
         )
         GROUP BY {listed} HAVING sum(maintained) <> sum(recomputed)"""
-    rows = tables.collect_rows(tables.select_rows(sql, **stored, stored=source.read(query.table)))
-    found = sorted(rows, key=lambda row: str(row))
-    return [_make_difference(query, epoch, row, len(rows)) for row in found[:ROWS]]
+    rows = tables.collect_rows(tables.select_rows(sql, **stored, stored=source.read_table(query.table)))
+    in_order = sorted(rows, key=lambda row: str(row))
+    return [_make_difference(query, epoch, row, len(rows)) for row in in_order[:ROWS]]
 
 
 def _make_difference(query: QueryDefinition, epoch: int, row: Mapping[str, Any], count: int) -> dict[str, Any]:
@@ -197,8 +197,8 @@ def _relation_queries(source: QuerySource[R], needed: Set[str], epoch: int) -> d
     values = [quote(name) for name in home.config.values]
     relations = {"_rows_landed": _landed_rows(values, epoch)}
     if LANDED_ROWS in needed:
-        own = [value for value in values if value.strip('"`').lower() != "age"]
-        columns = ", ".join(["src", "dst", *own, "op", "seq", "epoch", f"{epoch} - epoch AS age"])
+        declared = [value for value in values if value.strip('"`').lower() != "age"]
+        columns = ", ".join(["src", "dst", *declared, "op", "seq", "epoch", f"{epoch} - epoch AS age"])
         relations[LANDED_ROWS] = f"SELECT {columns} FROM _rows_landed"
     if needed & {ARCS, EDGES, VERTICES}:
         relations["_rows_in_force"] = _rows_in_force(home, values, epoch, _condition(source, home))

@@ -49,9 +49,11 @@ def to_junit(checks: Sequence[Check], label: Label, seconds: float) -> bytes:
     for check in checks:
         by_suite[check["suite"]].append(check)
     root = ET.Element("testsuites", {"name": "altneu", **_count_failures(checks), "time": f"{seconds:.3f}"})
-    for name, mine in sorted(by_suite.items()):
-        suite = ET.SubElement(root, "testsuite", {"name": _xml_text(name), **_count_failures(mine), "time": "0"})
-        for check in mine:
+    for name, suite_checks in sorted(by_suite.items()):
+        suite = ET.SubElement(
+            root, "testsuite", {"name": _xml_text(name), **_count_failures(suite_checks), "time": "0"}
+        )
+        for check in suite_checks:
             names = {"classname": f"altneu.{name}", "name": f"{check['name']} at {label(check['epoch'])}", "time": "0"}
             case = ET.SubElement(suite, "testcase", {key: _xml_text(value) for key, value in names.items()})
             if _fails(check):

@@ -26,7 +26,7 @@ from .audited_rows import select_stored_rows, select_upserts_in_force
 from .epoch_recount import MOTIF, PER_ROW
 from .reported_totals_check import make_difference
 
-Found = list[dict[str, Any]]  # rows for `altneu.expectations.suite.check_plain`
+Differences = list[dict[str, Any]]  # rows for `altneu.expectations.suite.check_serving_tables`
 ROWS = 20  # differences of each kind and epoch that are shown
 
 
@@ -34,42 +34,43 @@ ROWS = 20  # differences of each kind and epoch that are shown
 class ServingTableInputs:
     """What the checks of serving tables need.
 
-    `read` reads any table as a reader would see it, `tables` are the serving tables, `points` the totals at every epoch
-    at which they change, `landed` the epochs with a batch, and `since` the epoch to which a compaction has folded.
+    `read_table` reads any table as a reader would see it, `tables` are the serving tables, `points` the totals at every
+    epoch at which they change, `landed_epochs` the epochs with a batch, and `since` the epoch to which a compaction has
+    folded.
     """
 
-    read: Callable[[str], DataFrame]
+    read_table: Callable[[str], DataFrame]
     home: Home
     tables: Collection[str]
     points: dict[int, EpochTotals]
-    landed: set[int]
+    landed_epochs: set[int]
     frontier: int
     since: int | None
 
     def check_context(self, epochs: Iterable[int]) -> dict[str, Any]:
-        """Return the context that `altneu.expectations.suite.check_plain` takes for some epochs."""
+        """Return the context that `altneu.expectations.suite.check_serving_tables` takes for some epochs."""
         label = self.home.schedule.format_label
         return {"tables": self.tables, "epochs": list(epochs), "labels": {epoch: label(epoch) for epoch in epochs}}
 
 
-def compare_sums(sources: ServingTableInputs) -> Found:
+def compare_sums(sources: ServingTableInputs) -> Differences:
     """Compare the sums of the serving tables with the totals, and return the differences; EXECUTES."""
-    read, home, points, frontier = sources.read, sources.home, sources.points, sources.frontier
-    tables, differences = sources.tables, Found()
-    expected = total_rows(home, points, sources.landed, frontier)
+    read, home, points, frontier = sources.read_table, sources.home, sources.points, sources.frontier
+    tables, differences = sources.tables, Differences()
+    expected = total_rows(home, points, sources.landed_epochs, frontier)
     if "epoch_totals" in tables:
         names = read("epoch_totals").columns
         stored = {row["epoch"]: list(row) for row in read("epoch_totals").collect()}
         right = {row[0]: list(row) for row in expected}
         wrong = [
-            (epoch, name, mine, other)
+            (epoch, name, served, other)
             for epoch in sorted({*stored, *right})
-            for name, mine, other in _unequal_cells(names, stored.get(epoch), right.get(epoch))
+            for name, served, other in _unequal_cells(names, stored.get(epoch), right.get(epoch))
         ]
         label = home.schedule.format_label
         differences += [
-            make_difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", mine, other, len(wrong))
-            for epoch, name, mine, other in wrong[:ROWS]
+            make_difference(frontier, "epoch_totals", f"{name} at {label(epoch)}", served, other, len(wrong))
+            for epoch, name, served, other in wrong[:ROWS]
         ]
     if "vertex_history" in tables:
         differences += _compare_series(read("vertex_history"), home, points, frontier, sources.since)
@@ -99,7 +100,7 @@ def _unequal_cells(
 
 def _compare_series(
     rows: DataFrame, home: Home, points: dict[int, EpochTotals], frontier: int, since: int | None
-) -> Found:
+) -> Differences:
     """Compare the sums of `vertex_history` with the totals at every epoch at which either changes."""
     names = {"vertices": F.col("degree") > 0, "edges": F.col("degree"), "triangles": F.col("triangles")}
     motifs = home.config.motif_patterns()
@@ -116,7 +117,7 @@ def _compare_series(
         rows.select(F.inline(F.array(*ends))).groupBy("at").agg(*(F.sum(quote_identifier(n)).alias(n) for n in columns))
     )
     by_epoch = {row["at"]: row.asDict() for row in steps.collect()}
-    wrong, now = Found(), dict.fromkeys(columns, 0)
+    wrong, now = Differences(), dict.fromkeys(columns, 0)
     looked_at = sorted(epoch for epoch in {*by_epoch, *points, frontier} if epoch <= frontier)
     for epoch, point in totals_at(points, looked_at).items():
         now = {name: now[name] + int(by_epoch.get(epoch, {}).get(name) or 0) for name in columns}
@@ -134,17 +135,17 @@ def _compare_series(
     return wrong
 
 
-def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Found:
+def compare_rows(sources: ServingTableInputs, epochs: Sequence[int]) -> Differences:
     """Compare the rows of the serving tables at some epochs, and return the differences; EXECUTES."""
-    differences = Found()
+    differences = Differences()
     if "vertex_history" in sources.tables and epochs:
-        differences += _compare_vertices(sources.read, sources.home, epochs)
+        differences += _compare_vertices(sources.read_table, sources.home, epochs)
     if "edge_now" in sources.tables:
-        differences += _compare_edges(sources.read, sources.home, sources.frontier)
+        differences += _compare_edges(sources.read_table, sources.home, sources.frontier)
     return differences
 
 
-def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int]) -> Found:
+def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequence[int]) -> Differences:
     motifs = list(home.config.motifs)
     state = select_stored_rows(read, list(epochs), motifs)
     what = {name: F.col("what") == PER_ROW.index(name) for name in PER_ROW}
@@ -165,20 +166,22 @@ def _compare_vertices(read: Callable[[str], DataFrame], home: Home, epochs: Sequ
     if home.config.vertices.ids == "string":
         right = right.join(read("names").select(F.col("id").alias("vertex"), "name"), "vertex")
         right = right.drop("vertex").withColumnRenamed("name", "vertex")
-    at = F.broadcast(local_frame.local_frame(right.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs]))
-    held = read("vertex_history").join(at, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
+    epoch_frame = F.broadcast(
+        local_frame.local_frame(right.sparkSession, {"at": "bigint"}, [(epoch,) for epoch in epochs])
+    )
+    held = read("vertex_history").join(epoch_frame, (F.col("epoch") <= F.col("at")) & (F.col("at") < F.col("until")))
     names = [*map(quote_identifier, measures)]
     d = F.col("degree")
     whole = F.when(d > 1, F.col("triangles") / (d * (d - 1) / 2)).otherwise(F.lit(0.0)) == F.col("clustering")
-    mine = held.select(F.col("at").alias("epoch"), "vertex", F.struct(*names).alias("_mine"), whole.alias("_whole"))
+    served = held.select(F.col("at").alias("epoch"), "vertex", F.struct(*names).alias("_mine"), whole.alias("_whole"))
     other = right.select("epoch", "vertex", F.struct(*names).alias("_other"))
-    both = mine.join(other, ["epoch", "vertex"], "full_outer")
+    both = served.join(other, ["epoch", "vertex"], "full_outer")
     return _list_differences(
         both.where("NOT _mine <=> _other OR NOT coalesce(_whole, true)"), "vertex_history", ["vertex"]
     )
 
 
-def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) -> Found:
+def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) -> Differences:
     values = list(home.config.values)
     landed = select_upserts_in_force(read("upserts"), home, [frontier])
     truss = select_stored_rows(read, [frontier]).where(F.col("what") == PER_ROW.index("trussness_of_edge"))
@@ -189,13 +192,13 @@ def _compare_edges(read: Callable[[str], DataFrame], home: Home, frontier: int) 
             right = right.join(read("names").select(F.col("id").alias(end), "name"), end)
             right = right.drop(end).withColumnRenamed("name", end)
     names = [*map(quote_identifier, values), "trussness", "both_ways"]
-    mine = read("edge_now").select("src", "dst", F.struct(*names).alias("_mine"))
-    both = mine.join(right.select("src", "dst", F.struct(*names).alias("_other")), ["src", "dst"], "full_outer")
+    served = read("edge_now").select("src", "dst", F.struct(*names).alias("_mine"))
+    both = served.join(right.select("src", "dst", F.struct(*names).alias("_other")), ["src", "dst"], "full_outer")
     wrong = both.where("NOT _mine <=> _other").withColumn("epoch", F.lit(frontier))
     return _list_differences(wrong, "edge_now", ["src", "dst"])
 
 
-def _list_differences(wrong: DataFrame, what: str, keys: list[str]) -> Found:
+def _list_differences(wrong: DataFrame, what: str, keys: list[str]) -> Differences:
     """Return the first differing rows of each epoch, with their number."""
     by_epoch = Window.partitionBy("epoch")
     place = F.row_number().over(by_epoch.orderBy(*keys))

@@ -114,10 +114,10 @@ def relocate(
     with show_progress("relocate") as say:
         relocated = relocate.relocate_home(home, original_gone=original_gone, say=say)
     if not relocated.tables:
-        out.print(f"nothing to do: the tables of this home are where they were made ({relocated.new})")
+        out.print(f"nothing to do: the tables of this home are where they were made ({relocated.new_warehouse})")
         return
     out.print(
-        f"{relocated.tables} tables from {relocated.old} now work in {relocated.new} "
+        f"{relocated.tables} tables from {relocated.old_warehouse} now work in {relocated.new_warehouse} "
         f"({relocated.files:,} files of metadata rewritten)"
     )
     out.print("next: altneu status")
@@ -161,19 +161,21 @@ def move(
     out.print(
         f"{result.home.path} is the new home: {result.tables} tables, {result.batches.epochs:,} landed epochs, "
         f"{result.rows:,} rows of the database; {copied.files:,} files ({decimal(copied.bytes)}) copied, "
-        f"{copied.kept:,} were there already ({time.time() - started:.1f} s)",
+        f"{copied.existing_files:,} were there already ({time.time() - started:.1f} s)",
         markup=False,
     )
-    if result.proved:
+    if result.proved_tables:
         out.print(
-            f"proved: every table has the fingerprints of the original at revisions {format_ranges([*result.proved])}"
+            "proved: every table has the fingerprints of the original at revisions "
+            f"{format_ranges([*result.proved_tables])}"
         )
     if result.batches.incomplete:
         incomplete = ", ".join(result.batches.incomplete)
         out.print(f"incomplete in the landing of both homes: {incomplete}", markup=False)
-    if result.held:
+    if result.held_runs:
         out.print(
-            f"held runs were copied, too: publish or discard them in one of the two homes ({', '.join(result.held)})"
+            "held runs were copied, too: publish or discard them in one of the two homes "
+            f"({', '.join(result.held_runs)})"
         )
     out.print(f"the original, {setting.home}, is unchanged; let nobody land or run there any more, then delete it")
     out.print(f"next: altneu --home {directory} status", markup=False)

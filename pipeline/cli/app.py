@@ -163,9 +163,9 @@ def _apply_options(
     setting.quiet |= quiet
     setting.verbose |= verbose
     err.quiet = setting.quiet or setting.log is LogFormat.json
-    caller.wanted = caller.wanted and not no_daemon
+    caller.uses_daemon = caller.uses_daemon and not no_daemon
     caller.wait = caller.wait if wait is None else wait
-    caller.tell = partial(err.print, markup=False)
+    caller.show_line = partial(err.print, markup=False)
     if setting.log is LogFormat.json:
         events.log_json_lines(sys.stderr)
     elif setting.verbose:
@@ -213,7 +213,7 @@ def register_command(group: Group) -> Callable[[Command], Command]:
 
 def with_common_options(function: Command) -> Command:
     """Return the function as one that takes the common options, too."""
-    own = inspect.signature(function, eval_str=True).parameters
+    parameters = inspect.signature(function, eval_str=True).parameters
     also = {
         name: parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(_common_options, eval_str=True).parameters.items()
@@ -224,9 +224,11 @@ def with_common_options(function: Command) -> Command:
         _apply_options(*(values.pop(name) for name in also))
         function(**values)
 
-    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own.values()]
+    keywords = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters.values()]
     call_with_options.__signature__ = inspect.Signature([*keywords, *also.values()])  # type: ignore[attr-defined]
-    call_with_options.__annotations__ = {name: parameter.annotation for name, parameter in {**own, **also}.items()}
+    call_with_options.__annotations__ = {
+        name: parameter.annotation for name, parameter in {**parameters, **also}.items()
+    }
     return call_with_options  # type: ignore[return-value]
 
 

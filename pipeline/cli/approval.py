@@ -36,13 +36,13 @@ if TYPE_CHECKING:
 
 
 HeldRun = Annotated[str | None, typer.Argument(metavar="[RUN]", help="The id of the held run (default: the only one).")]
-By = Annotated[
+PersonOption = Annotated[
     str | None, typer.Option(metavar="NAME", help="The person who decides (default: the user of this machine).")
 ]
-Because = Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, which the pages show.")]
+ReasonOption = Annotated[str | None, typer.Option(metavar="TEXT", help="The reason, which the pages show.")]
 
 
-SHOWN = 40  # the number of rows that a table shows
+MAX_TABLE_ROWS = 40  # the number of rows that a table shows
 
 
 class View(StrEnum):
@@ -119,10 +119,10 @@ def diff(
             frame = diff_report.label_epochs(home, difference.select_rows(spark, rows), rows)
             schema = _arrow_schema(frame) if form is Format.parquet else None
             whole = form is not Format.table or output
-            shown = frame if whole else frame.persist().limit(SHOWN)
+            shown = frame if whole else frame.persist().limit(MAX_TABLE_ROWS)
             number = write_rows((row.asDict() for row in shown.toLocalIterator()), COLUMNS[rows], form, output, schema)
-            if not whole and number == SHOWN and (every := frame.count()) > SHOWN:
-                err.print(f"(the first {SHOWN} of {every:,} rows; all with --format csv or json)")
+            if not whole and number == MAX_TABLE_ROWS and (every := frame.count()) > MAX_TABLE_ROWS:
+                err.print(f"(the first {MAX_TABLE_ROWS} of {every:,} rows; all with --format csv or json)")
             if output:
                 tell_written(number, output)
             return
@@ -190,7 +190,7 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
 
 
 def _print_diff(document: dict[str, Any]) -> None:
-    from ..run.diff_report import FIRST, VIEWS
+    from ..run.diff_report import SHOWN_ROWS, VIEWS
     from ..state.totals import MEASURES
 
     before, after = document["before"], document["after"]
@@ -199,18 +199,18 @@ def _print_diff(document: dict[str, Any]) -> None:
         out.print(f"{before['home']} → {after['home']}", markup=False)
     if not document["totals"] and not document["queries"] and not any(document[view]["count"] for view in VIEWS):
         out.print("readers would see no difference")
-    for each in document["totals"][:FIRST]:
+    for each in document["totals"][:SHOWN_ROWS]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} … {each['last']}"
         named = {name: each[name] for name in MEASURES} | each["motifs"]
         moved = (f"{name} {_format_step(both)}" for name, both in named.items() if both["before"] != both["after"])
         out.print(f"{span}: {', '.join(moved) or 'the trussness of edges'}", markup=False)
-    if len(document["totals"]) > FIRST:
-        out.print(f"({len(document['totals']) - FIRST:,} more spans of epochs; --format json lists all)")
+    if len(document["totals"]) > SHOWN_ROWS:
+        out.print(f"({len(document['totals']) - SHOWN_ROWS:,} more spans of epochs; --format json lists all)")
     for each in document["trusses"]:
         if each["before"] != each["after"] or each["entered"] or each["left"]:
             edges = f"{each['entered']:,} entered, {each['left']:,} left"
             out.print(f"{each['k']}-truss at {document['last']}: {_format_step(each)} edges, {edges}")
-    for each in document["checks"][:FIRST]:
+    for each in document["checks"][:SHOWN_ROWS]:
         words = {None: "not made", True: "passed", False: "failed"}
         out.print(
             f"{each['epoch']}: {each['name']} ({each['severity']}): {words[each['before']]} → {words[each['after']]}: "
@@ -223,9 +223,11 @@ def _print_diff(document: dict[str, Any]) -> None:
     for view in VIEWS:
         number = document[view]["count"]
         if number:
-            out.print(f"{number:,} span(s) of {view} with other values{', the largest' if number > FIRST else ''}:")
+            out.print(
+                f"{number:,} span(s) of {view} with other values{', the largest' if number > SHOWN_ROWS else ''}:"
+            )
             print_rows(document[view]["rows"], list(document[view]["rows"][0]))
-            if number > FIRST:
+            if number > SHOWN_ROWS:
                 out.print(f"  all of them: --rows {view} --format csv")
     if document["next"]:
         out.print(f"  next: {document['next']}", markup=False)
@@ -236,7 +238,7 @@ def _format_step(both: dict[str, int]) -> str:
 
 
 @register_command(Group.RUNS)
-def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None:
+def publish(run: HeldRun = None, by: PersonOption = None, because: ReasonOption = None) -> None:
     """Publish a held run: what it has computed and checked, on the revision that it was made from.
 
     The command refuses when another run has published in the meantime: then the epochs have to be computed again.
@@ -263,7 +265,7 @@ def publish(run: HeldRun = None, by: By = None, because: Because = None) -> None
 
 
 @register_command(Group.RUNS)
-def discard(run: HeldRun = None, by: By = None, because: Because = None) -> None:
+def discard(run: HeldRun = None, by: PersonOption = None, because: ReasonOption = None) -> None:
     """Discard a held run: nothing of it is published, and its epochs may be run again.
 
     It takes no time and needs no Spark. The next run or compaction deletes the branches of the run.

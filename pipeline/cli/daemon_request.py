@@ -17,7 +17,7 @@ from ..storage import daemon_client
 from ..storage.daemon_client import Connection, NoDaemon, caller
 
 # They start processes that stay, or change what the daemon has imported.
-OWN = {"airflow", "connect", "daemon", "demo", "doctor", "setup"}
+COMMANDS_WITHOUT_DAEMON = {"airflow", "connect", "daemon", "demo", "doctor", "setup"}
 WITH_VALUE = {"--home", "--log-format", "--wait"}  # options that every command takes, with a value
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -25,7 +25,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def execute_by_daemon(arguments: list[str]) -> None:
     """Let the daemon execute the command, and exit with its code; return where there is none that may."""
     command, options = scan_options(arguments)
-    if command is None or command in OWN or "--no-daemon" in options or "--help" in options:
+    if command is None or command in COMMANDS_WITHOUT_DAEMON or "--no-daemon" in options or "--help" in options:
         return
     home = Path(options.get("--home") or os.environ.get("ALTNEU_HOME") or ".altneu").expanduser().resolve()
     if not any(path.exists() for path in daemon_client.socket_paths(home)):
@@ -33,9 +33,9 @@ def execute_by_daemon(arguments: list[str]) -> None:
     try:
         connection = _give_away(home, arguments)
     except NoDaemon as reason:
-        if reason.why and not {"-q", "--quiet"} & options.keys() and options.get("--log-format") != "json":
-            print(f"{reason.why}; this command runs without it", file=sys.stderr)
-        caller.wanted = False
+        if reason.reason and not {"-q", "--quiet"} & options.keys() and options.get("--log-format") != "json":
+            print(f"{reason.reason}; this command runs without it", file=sys.stderr)
+        caller.uses_daemon = False
         return
     _exit_as(_await_exit(connection))
 

@@ -85,10 +85,10 @@ class Document(StrEnum):
 
 
 STANDARD_OUTPUT = Path("-")  # the value of --output that means standard output
-SAY = 5.0  # seconds without a line after which a stage says that it goes on
+MAX_SILENT_SECONDS = 5.0  # seconds without a line after which a stage says that it goes on
 _ENDINGS = {".csv": Format.csv, ".json": Format.json, ".parquet": Format.parquet, ".txt": Format.table}
 _NUMBER = re.compile(r"[-+]?[\d,.]*")
-_PLAIN = {"█": "#", "░": ".", "…": "...", "→": "->", "–": "-", "✓": "ok", "✗": "x", "·": "-"}
+_ASCII_FALLBACKS = {"█": "#", "░": ".", "…": "...", "→": "->", "–": "-", "✓": "ok", "✗": "x", "·": "-"}
 
 
 def make_streams_printable() -> None:
@@ -103,16 +103,16 @@ def make_streams_printable() -> None:
 def _ascii_fallback(error: UnicodeError) -> tuple[str, int]:
     assert isinstance(error, UnicodeEncodeError)
     text = error.object[error.start : error.end]
-    known = "".join(_PLAIN.get(char) or char.encode("ascii", "backslashreplace").decode() for char in text)
+    known = "".join(_ASCII_FALLBACKS.get(char) or char.encode("ascii", "backslashreplace").decode() for char in text)
     return known, error.end
 
 
 class Progress:
     """One line per stage on standard error: what the stage does, then its seconds and its result.
 
-    A stage that reports nothing for `SAY` seconds prints that it goes on, and how long it has taken; on a terminal, a
-    line with a bar shows this all the time. If `expected` has the seconds of the stages in the last `learned` runs, the
-    line also says how long the rest will take, or that the stage takes longer than in those runs.
+    A stage that reports nothing for `MAX_SILENT_SECONDS` seconds prints that it goes on, and how long it has taken; on
+    a terminal, a line with a bar shows this all the time. If `expected` has the seconds of the stages in the last
+    `learned` runs, the line also says how long the rest will take, or that the stage takes longer than in those runs.
     """
 
     def __init__(self, expected: Mapping[str, float] | None = None, learned: int = 0) -> None:
@@ -131,8 +131,8 @@ class Progress:
         if text.startswith("done"):
             self.pause_display()
             self.expected.pop(stage, None)
-            said = escape(f"{text[5:]}; {self._describe_remaining()}" if self._describe_remaining() else text[5:])
-            line = f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{said}[/]"
+            result = escape(f"{text[5:]}; {self._describe_remaining()}" if self._describe_remaining() else text[5:])
+            line = f"  [green]✓[/] {stage:<10} {time.time() - self.started:6.1f} s  [dim]{result}[/]"
             err.print(line, markup=True)
             return
         if not text or stage != self._stage or not self._going:
@@ -154,7 +154,7 @@ class Progress:
         """Describe how long the rest takes; return an empty text if that is unknown or too short to mention."""
         rest, mine = self._remaining_seconds(), self.expected.get(self._stage)
         runs = f"the last {self.learned} runs" if self.learned > 1 else "the last run"
-        if self._going and mine is not None and time.time() - self.started > mine + SAY:
+        if self._going and mine is not None and time.time() - self.started > mine + MAX_SILENT_SECONDS:
             more = f", and about {rest:,.0f} s for what follows" if rest >= 5 else ""
             return f"longer than the {mine:,.0f} s of {runs}{more}"
         return f"about {rest:,.0f} s left, as {runs} took" if rest >= 5 else ""
@@ -169,16 +169,17 @@ class Progress:
         self.display.update(self._task, description=text, completed=done)
 
     def _refresh_line(self) -> None:
-        while not self._end.wait(SAY / 5):
+        while not self._end.wait(MAX_SILENT_SECONDS / 5):
             self.report_current()
 
     def report_current(self) -> None:
-        """Show that the stage goes on: by the bar on a terminal, else by a line after each `SAY` seconds of silence."""
+        """Show that the stage goes on: by the bar on a terminal, else by a line after each `MAX_SILENT_SECONDS` seconds
+        of silence."""
         if not self._going:
             return
         if not self.display.disable:
             self._update_display()
-        elif time.time() - self._said >= SAY:
+        elif time.time() - self._said >= MAX_SILENT_SECONDS:
             err.print(f"    {self._describe_current()}", markup=False)
             self._said = time.time()
 

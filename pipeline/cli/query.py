@@ -11,7 +11,7 @@ import typer
 
 from ..errors import UsageError
 from ..formatting import escape_controls
-from ..reading.query_model import ANY, FLAGS, NAMES, Engine, Question, view_table
+from ..reading.query_model import COMMON_OPTIONS, FLAGS, NAMES, Engine, Question, view_table
 from .app import Group, open_home, register_command
 from .printing import (
     STANDARD_OUTPUT,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 View = StrEnum("View", {name: name for name in NAMES})  # type: ignore[misc]
-SHOWN = 40  # the number of rows that a table shows
+MAX_TABLE_ROWS = 40  # the number of rows that a table shows
 
 
 PublishedAt = Annotated[
@@ -60,8 +60,8 @@ The views, and which options go with each:
 
 {_views_help()}
 
-All views take {", ".join(FLAGS[option] for option in ANY)}, --format and --output. Motifs are columns of totals and
-vertices.
+All views take {", ".join(FLAGS[option] for option in COMMON_OPTIONS)}, --format and --output. Motifs are columns of
+totals and vertices.
 
 `altneu show totals --all-epochs --format json`
 
@@ -166,8 +166,8 @@ def show(
             f"--engine cannot be combined with {view.value}, which the database answers.", "leave --engine out"
         )
     form = output_format(format, output)
-    whole = form is not Format.table or output or question.row_limit is not None or question.view_form.whole
-    cut = None if whole else SHOWN
+    whole = form is not Format.table or output or question.row_limit is not None or question.view_form.shows_all_rows
+    cut = None if whole else MAX_TABLE_ROWS
     with translate_condition_errors(where), Progress() as progress:
         progress(f"show {view.value}", "")
         answer = _open_graph(engine).ask(question)
@@ -281,8 +281,8 @@ def explain(
             steps = ", ".join(f"{d['diff']:+} at {d['epoch']} (r{d['revision']})" for d in rows)
             out.print(f"  {name} diffs: {steps or 'none'}", markup=False)
     elif thing is Thing.triangle:
-        there = "is there" if facts["there"] else "is not there"
-        out.print(f"triangle {' '.join(map(_escape_value, facts['triangle']))} {there} {where}", markup=False)
+        presence = "is there" if facts["there"] else "is not there"
+        out.print(f"triangle {' '.join(map(_escape_value, facts['triangle']))} {presence} {where}", markup=False)
     for each in facts.get("edges", [facts]):
         _print_edge(each)
     if facts.get("edges_not_listed"):
@@ -302,10 +302,10 @@ def _read_values(words: list[str]) -> dict[str, str]:
 
 def _print_query_row(facts: dict[str, Any]) -> None:
     row, copies, number = facts["row"], facts["copies"], len(facts["combinations"]) + facts["combinations_not_listed"]
-    there = "is there" + (f" {copies:,} times" if copies > 1 else "") if copies else "is not there"
+    presence = "is there" + (f" {copies:,} times" if copies > 1 else "") if copies else "is not there"
     made = "nothing makes it" if not number else "1 combination of rows" if number == 1 else f"{number:,} combinations"
     where = f"at {facts['epoch']}, revision {facts['revision']}"
-    out.print(f"query {facts['query']} ({_list_values(row)}) {there} {where}: {made}", markup=False)
+    out.print(f"query {facts['query']} ({_list_values(row)}) {presence} {where}: {made}", markup=False)
     for parts in facts["combinations"]:
         for place, part in enumerate(parts):
             _print_part(part, "with " if place else "")
@@ -329,7 +329,7 @@ def _print_part(part: dict[str, Any], word: str) -> None:
 
 
 _KEY = ("src", "dst", "op", "fate")
-_PLACE = ("file", "line", "epoch")  # columns of a landed row that are shown apart
+_SOURCE_COLUMNS = ("file", "line", "epoch")  # columns of a landed row that are shown apart
 
 
 def _list_values(row: dict[str, Any]) -> str:
@@ -354,7 +354,7 @@ def _print_edge(edge: dict[str, Any]) -> None:
 def _print_landed_row(row: dict[str, Any], *, with_fate: bool = True) -> None:
     """Print a landed row with its place, and what has become of it where that is known."""
     ends = f" {_escape_value(row['src'])} → {_escape_value(row['dst'])}" if "src" in row else ""
-    values = _list_values({name: value for name, value in row.items() if name not in (*_PLACE, *_KEY)})
+    values = _list_values({name: value for name, value in row.items() if name not in (*_SOURCE_COLUMNS, *_KEY)})
     text = f"{row['epoch']}  {row['op']}{ends} ({values})  {_escape_value(row['file'])} line {row['line']}"
     out.print(f"    {text}{': ' + _escape_value(row['fate']) if with_fate else ''}", markup=False)
 

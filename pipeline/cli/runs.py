@@ -50,12 +50,12 @@ def plan(
     changed = semantic_settings.changed_meaning(home, ledger)
     guess = forecast_run(home, ledger, planned)
     if format is Document.json:
-        settings = {"settings_changed": changed.words, "settings_need": changed.needs}
+        settings = {"settings_changed": changed.descriptions, "settings_need": changed.needs}
         print(json.dumps({**guess.to_document(), **settings}, indent=1))
         return
     _print_plan(home, guess)
-    if changed.words:
-        out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.words)}", markup=True)
+    if changed.descriptions:
+        out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.descriptions)}", markup=True)
         out.print(f"  a run refuses until the history is computed again; next: {changed.command}", markup=False)
 
 
@@ -102,11 +102,11 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
     _print_incomplete(forecast.incomplete)
     _print_folded(forecast.plan.in_state("folded"))
     queries = forecast.plan.queries
-    if not forecast.chosen and queries.needs_run:
+    if not forecast.chosen_epochs and queries.needs_run:
         out.print(f"would compute queries as revision {forecast.revision}, from the rows as stored")
         _print_queries(forecast)
         return
-    if not forecast.chosen:
+    if not forecast.chosen_epochs:
         if counts.get("published") and not counts.get("incomplete") and not counts.get("folded"):
             out.print("nothing to run: every landed epoch is published unchanged")
         return
@@ -114,18 +114,22 @@ def _print_plan(home: Home, forecast: Forecast) -> None:
     where = (
         f"{forecast.revisions} revisions from {forecast.revision} on" if several else f"revision {forecast.revision}"
     )
-    labels = abbreviate_labels(epoch.label for epoch in forecast.chosen)
-    out.print(f"would run {len(forecast.chosen):,} epoch(s) as {where}: {labels}")
-    out.print(f"  rows       about {forecast.rows:,} ({decimal(sum(epoch.bytes for epoch in forecast.chosen))} landed)")
-    if forecast.late:
-        late = abbreviate_labels(map(label, forecast.late))
-        out.print(f"  late       {len(forecast.late):,} at or before the frontier: {late}")
-    if forecast.restated:
-        restated = abbreviate_labels(map(label, forecast.restated))
-        out.print(f"  restated   {len(forecast.restated):,} published epoch(s) may change their results: {restated}")
+    labels = abbreviate_labels(epoch.label for epoch in forecast.chosen_epochs)
+    out.print(f"would run {len(forecast.chosen_epochs):,} epoch(s) as {where}: {labels}")
+    out.print(
+        f"  rows       about {forecast.rows:,} ({decimal(sum(epoch.bytes for epoch in forecast.chosen_epochs))} landed)"
+    )
+    if forecast.late_epochs:
+        late = abbreviate_labels(map(label, forecast.late_epochs))
+        out.print(f"  late       {len(forecast.late_epochs):,} at or before the frontier: {late}")
+    if forecast.restated_epochs:
+        restated = abbreviate_labels(map(label, forecast.restated_epochs))
+        out.print(
+            f"  restated   {len(forecast.restated_epochs):,} published epoch(s) may change their results: {restated}"
+        )
     if several:
         out.print("  the first revision:")
-    for name, text in forecast.words.items():
+    for name, text in forecast.choice_descriptions.items():
         out.print(f"  {name:<10} {text}")
     _print_queries(forecast)
     if forecast.stages is None:
@@ -222,13 +226,13 @@ def _print_rebuild(home: Home, ledger: Ledger, planned: Plan) -> None:
     source = "the landed files" if planned.kind is RunKind.RELOAD else "the rows as stored"
     out.print(f"would publish {len(planned.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
     out.print(f"  rows       about {guess.rows:,}")
-    for name, text in guess.words.items():
+    for name, text in guess.choice_descriptions.items():
         out.print(f"  {name:<10} {text}")
     if guess.seconds is not None:
         out.print(f"  time       about {guess.seconds:,.0f} s, and Spark's start")
     changed = semantic_settings.changed_meaning(home, ledger)
-    if changed.words:
-        out.print(f"  settings   {'; '.join(changed.words)}", markup=False)
+    if changed.descriptions:
+        out.print(f"  settings   {'; '.join(changed.descriptions)}", markup=False)
     if not changed.allows(planned.kind):
         out.print(f"[yellow]it would refuse[/]: the settings need {changed.command}", markup=True)
 
@@ -270,7 +274,7 @@ def rollback(
     if row.config_digest != home.config.semantic_digest():
         changed = semantic_settings.changed_meaning(home, ledger)
         out.print(
-            f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.words)} ({changed.command})",
+            f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.descriptions)} ({changed.command})",
             markup=True,
         )
 
@@ -432,7 +436,7 @@ def _expected_seconds(guess: Forecast, *, hold: bool) -> dict[str, float]:
     from ..run import runner
 
     stages = guess.stages or {}
-    return {name: seconds for name, seconds in stages.items() if not (hold and name in runner.LAST)}
+    return {name: seconds for name, seconds in stages.items() if not (hold and name in runner.STAGES_AFTER_PUBLISH)}
 
 
 def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:

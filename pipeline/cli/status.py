@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..home.home import Home
 
 MANY_FILES = 500  # from this number of files on, a compaction is recommended
-FOLDED = 90  # with more epochs than this, a month in which all is well is one line
+MAX_UNFOLDED_EPOCHS = 90  # with more epochs than this, a month in which all is well is one line
 RECENT = 31  # this number of the newest epochs are always listed one by one
 
 Entry = dict[str, Any]
@@ -98,7 +98,7 @@ def status(
         out.print(
             f"{len(holes):,} epoch(s) between the first and the last have nothing landed: {abbreviate_labels(holes)}"
         )
-    fold = not (all_ or since or last or failed) and len(rows) > FOLDED
+    fold = not (all_ or since or last or failed) and len(rows) > MAX_UNFOLDED_EPOCHS
     lines = (
         fold_months(shown[:-RECENT]) + [_format_entry(entry) for entry in shown[-RECENT:]]
         if fold

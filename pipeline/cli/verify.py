@@ -166,10 +166,10 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     with show_progress("audit") as say:
         say("reading all tables")
         comparison = fingerprint_check.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
-    for difference in comparison.wrong:
+    for difference in comparison.differences:
         label = home.schedule.format_label(difference.epoch)
         err.print(f"[red]✗[/] {difference.describe(label)}", markup=True)
-    if comparison.wrong:
+    if comparison.differences:
         raise comparison.to_error()
     out.print(
         f"{len(comparison.compared)} tables hold what was published as revision {row.revision}, at every epoch "
@@ -291,9 +291,9 @@ def report(
             )
         row = ledger.revisions.require_published(revision)
         assert row.frontier is not None
-        at = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
+        shown_epoch = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
         with show_progress("report"):
-            page = write_vertex(home, ledger, at, vertex, row)
+            page = write_vertex(home, ledger, shown_epoch, vertex, row)
         out.print(str(page), markup=False)
         return
     if revision is not None and (all_ or data_docs):

@@ -54,7 +54,7 @@ max_trussness, truss_5, epochs, rows, quarantined, warnings. A rule may also be 
             words = '. A rule may also be "always", "on warning" or "never"'
             raise ValueError(f"there is no number {column.name!r} ({where}); the numbers are: {known}{words}")
     types = {column.name: "double" for column in read.columns}
-    if read.alone or not types or can_fail(condition, types):
+    if read.is_one_column or not types or can_fail(condition, types):
         raise ValueError("a rule compares these numbers with numbers, and joins comparisons by AND, OR and NOT")
     return condition
 

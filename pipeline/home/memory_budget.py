@@ -40,7 +40,7 @@ HEAP, PYTHON_MEMORY, OVERHEAD = (f"spark.executor.{name}" for name in ("memory",
 # Measured bytes of a container: what the JVM uses outside its heap, and what the libraries of a Python worker use.
 OUTSIDE, LOADED = GIB, 300 * 2**20
 SMALL_HEAP = 1280 * 2**20  # bytes; the JVM of a small home then stays below 2 GB
-LEAST = 64 * 2**20  # bytes for arrays; with less a task is not worth its start
+MIN_ARRAY_BYTES = 64 * 2**20  # bytes for arrays; with less a task is not worth its start
 _UNITS = {"": 2**20, "b": 1, "k": 2**10, "m": 2**20, "g": GIB, "t": 2**40}
 
 
@@ -114,20 +114,20 @@ def _container_memory_left(conf: dict[str, str], heap: int) -> int:
     text = conf.get(OVERHEAD)
     factor = float(conf.get(f"{OVERHEAD}Factor") or 0.1)
     overhead = _parse_bytes(text) if text else max(384 * 2**20, int(factor * heap))
-    return max(LEAST, overhead - OUTSIDE - _task_cores(conf) * LOADED)
+    return max(MIN_ARRAY_BYTES, overhead - OUTSIDE - _task_cores(conf) * LOADED)
 
 
 def _python_memory(conf: dict[str, str]) -> tuple[int | None, int | None]:
     """Return the bytes for all Python workers of an executor, and for one of them besides its libraries; None: not set.
 
-    Raises `UsageError` where one worker would have less than `LEAST`.
+    Raises `UsageError` where one worker would have less than `MIN_ARRAY_BYTES`.
     """
     if not (text := conf.get(PYTHON_MEMORY)):
         return None, None
     python_bytes, cores = _parse_bytes(text), _task_cores(conf)
     limit = python_bytes // cores - LIBRARIES
-    if limit < LEAST:
-        least = -(-(LIBRARIES + LEAST) * cores // 2**20)
+    if limit < MIN_ARRAY_BYTES:
+        least = -(-(LIBRARIES + MIN_ARRAY_BYTES) * cores // 2**20)
         raise UsageError(
             f'"{PYTHON_MEMORY}" = "{text}" in [spark] conf: Spark divides it by the cores of an executor ({cores}), '
             f"and a Python worker needs {LIBRARIES >> 20} MiB of address space for its libraries alone.",

@@ -36,7 +36,7 @@ _COLUMNS |= {
     "degree",
     "clustering",
 }  # of `show totals` and `show vertices`, which have a column for each motif
-_ASKED = ("src", "dst", "a", "b", "epoch")  # columns that a condition may use besides the value columns
+_CONDITION_COLUMNS = ("src", "dst", "a", "b", "epoch")  # columns that a condition may use besides the value columns
 
 
 def is_length(text: str) -> bool:
@@ -202,19 +202,19 @@ def condition_fault(condition: str, values: Mapping[str, object]) -> str | None:
         read = Condition.from_text(condition)
     except ValueError as error:
         return str(error)
-    types = dict.fromkeys(_ASKED, "long") | {name.casefold(): type_ for name, type_ in values.items()}
+    types = dict.fromkeys(_CONDITION_COLUMNS, "long") | {name.casefold(): type_ for name, type_ in values.items()}
     for column in read.columns:
         if column.name.casefold() not in types:
             similar = suggest_name(column.name, [*values, "src", "dst"])
             known = ", ".join(["src", "dst", *values])
-            own = reserved(column.name)
+            reason = reserved(column.name)
             similar = similar or (
-                f", and no value column can have this name: {own}"
-                if own
+                f", and no value column can have this name: {reason}"
+                if reason
                 else f'; to declare a value column: [values] {toml_key(column.name)} = "long"'
             )
             return f"there is no column {column.name!r} (position {column.position}){similar}; the columns are: {known}"
-    if read.alone and types[read.columns[0].name.casefold()] != "boolean":
+    if read.is_one_column and types[read.columns[0].name.casefold()] != "boolean":
         return f"{read.columns[0].name} is a value, not a condition: compare it with something"
     return None
 

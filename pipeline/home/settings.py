@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _NOTHING = "nothing; the next command uses it"
 _CONNECT = "nothing; a running `altneu connect` has to be started again"
 _MOST_EPOCHS = 10**9  # the greatest number of epochs in a setting: an epoch plus or minus it is still a valid epoch
-_MOST = 2**63 - 1
+_MAX_INTEGER = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class Triangles(Section):
         'enumerated and compared with what is stored; "auto": what is estimated to cost less',
         '"auto", "resume", "delta" or "bulk"',
     )
-    limit_edges: Annotated[int, Field(ge=1, le=_MOST)] | None = declare(
+    limit_edges: Annotated[int, Field(ge=1, le=_MAX_INTEGER)] | None = declare(
         None,
         "20000000",
         "no task counts triangles in more edges, nor in more than its memory holds (`altneu doctor`); more "
@@ -169,7 +169,7 @@ class Triangles(Section):
 
 
 class Truss(Section):
-    limit_edges: Annotated[int, Field(ge=0, le=_MOST)] | None = declare(
+    limit_edges: Annotated[int, Field(ge=0, le=_MAX_INTEGER)] | None = declare(
         None,
         "20000000",
         "no task holds more edges, nor more than its memory holds (`altneu doctor`); more are cut "
@@ -201,7 +201,7 @@ class Audit(Section):
         'what audits a run: "spark"; "duckdb", in the process of the run, from the files of its tables; or "auto": '
         "DuckDB where a run reads up to 20 million rows (to recompute epochs: all rows, and up to 5 million edges of "
         "them all) on a disk of this machine, and it certainly understands the conditions of these settings as Spark "
-        "does. Both find the same. Plain tables are checked by Spark",
+        "does. Both find the same. Serving tables are checked by Spark",
         '"auto", "spark" or "duckdb"',
     )
 
@@ -226,8 +226,8 @@ class Publish(Section):
     tables: list[setting_types.PublishedTable] = declare(
         [],
         '["vertex_history", "edge_now", "epoch_totals"]',
-        "[plain tables](engines.md#plain-tables) that are kept up beside the diff triples, for other programs, and the "
-        "table of [changes](engines.md#changes) that they follow",
+        "[serving tables](engines.md#serving-tables) that are kept up beside the diff triples, for other programs, and "
+        "the table of [changes](engines.md#changes) that they follow",
         'a list of "vertex_history", "edge_now", "epoch_totals" and "changes"',
         change="nothing; the next run that publishes writes them whole, or no longer, and `altneu rebuild` at once",
     )
@@ -305,7 +305,7 @@ class Retention(Section):
         "at least 1",
         change="nothing; the next `altneu compact` uses it, and what it drops does not come back",
         ge=1,
-        le=_MOST,
+        le=_MAX_INTEGER,
     )
 
 

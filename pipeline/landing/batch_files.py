@@ -39,7 +39,7 @@ class LandedFile:
     location: str
     name: str
     bytes: int
-    changed: float
+    modified_at: float
     stamp: str
 
     @classmethod
@@ -96,7 +96,7 @@ class BatchFiles:
 
     def newest_change(self) -> datetime:
         """Return the time at which the newest of the files was written."""
-        return datetime.fromtimestamp(max(file.changed for file in self.all_files), UTC).replace(microsecond=0)
+        return datetime.fromtimestamp(max(file.modified_at for file in self.all_files), UTC).replace(microsecond=0)
 
 
 def parse_epoch_folder(home: Home, folder: str) -> int:

@@ -42,7 +42,7 @@ def copy_landing(source: Home, target: Home, say: file_transfer.Say) -> CopiedBa
     existing = file_transfer.list_existing(target.landed_at)
     wanted = [
         file_transfer.CopyRequest(
-            file.location, f"{_target_folder(target, batch)}/{file.name}", file.bytes, file.changed
+            file.location, f"{_target_folder(target, batch)}/{file.name}", file.bytes, file.modified_at
         )
         for batch in batches.values()
         for file in batch.all_files

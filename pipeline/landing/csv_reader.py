@@ -26,7 +26,7 @@ from .row_schema import (
 )
 
 _ARROWS_OWN = r"^[ \t]*[-+]?(0[xX]|[nN][aA][nN]\()"
-_SPARE = b"\x1f\x1e\x1d\x1c\x01\x02"  # bytes that can replace a separator that Arrow does not accept
+_REPLACEMENT_BYTES = b"\x1f\x1e\x1d\x1c\x01\x02"  # bytes that can replace a separator that Arrow does not accept
 
 
 class Delimited:
@@ -159,7 +159,7 @@ class Delimited:
             return block, separator
         if b'"' in block:
             raise pa.ArrowInvalid("the separator may stand within quotes, too")
-        spare = next((byte for byte in _SPARE if byte not in block), None)
+        spare = next((byte for byte in _REPLACEMENT_BYTES if byte not in block), None)
         if spare is None:
             raise pa.ArrowInvalid("no byte is left for the separator")
         return block.replace(separator.encode(), bytes([spare])), chr(spare)

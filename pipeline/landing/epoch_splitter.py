@@ -62,8 +62,8 @@ def split_by_epoch(form: RawFormat, epoch: int | None, into: Path, progress: Cal
             for block in read_blocks(source.path, layout):
                 result.comments += block.comments
                 block = reject_repeated_headers(block, layout) if source.format == "text" else block
-                result.rejected += [(source.label, line, reason, text) for line, reason, text in block.bad]
-                rows, epochs = _assign_epochs(block.good, form, source.label, epoch, result.rejected)
+                result.rejected += [(source.label, line, reason, text) for line, reason, text in block.malformed_rows]
+                rows, epochs = _assign_epochs(block.rows, form, source.label, epoch, result.rejected)
                 _write_epoch_files(rows, epochs, form, into, name, result.rows)
         except BrokenFileError as error:
             raise AltneuError(

@@ -99,7 +99,12 @@ def _relations_of(files: BatchFiles) -> frozenset[str]:
     return frozenset(file.name.partition("/")[0] for file in files.relation_files) if files.relation_files else _NONE
 
 
-AUDITED = {AuditVerdict.EQUAL: True, AuditVerdict.PROVED: True, AuditVerdict.DIFFERS: False, AuditVerdict.STALE: None}
+IS_AUDIT_PASSED = {
+    AuditVerdict.EQUAL: True,
+    AuditVerdict.PROVED: True,
+    AuditVerdict.DIFFERS: False,
+    AuditVerdict.STALE: None,
+}
 
 
 def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, EpochComparison]]:
@@ -146,7 +151,7 @@ def describe_epochs(statuses: EpochStatuses, states: Mapping[int, EpochCompariso
                 "files": entry.files,
                 "rows": entry.rows,
                 "revision": entry.revision,
-                "audited": AUDITED[audit.verdict] if audit else None,
+                "audited": IS_AUDIT_PASSED[audit.verdict] if audit else None,
                 "audit": audit.describe() if audit else None,
                 "error": attempt.error if attempt else unready,
             }

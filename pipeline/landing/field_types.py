@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-_WORDS = {"long": "an integer", "double": "a number", "boolean": "true or false"}
+_TYPE_NAMES = {"long": "an integer", "double": "a number", "boolean": "true or false"}
 _TRUTH = {"true": True, "false": False, "1": True, "0": False}
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?|nan|inf|infinity)", re.IGNORECASE | re.ASCII)
@@ -48,7 +48,7 @@ def parse_scalar(value: Any, type_: str, name: str) -> Any:
             raise ValueError
         return number
     except (ValueError, KeyError):
-        raise ValueError(f"{name} is {str(value)[:80]!r}, not {_WORDS.get(type_, 'text')}") from None
+        raise ValueError(f"{name} is {str(value)[:80]!r}, not {_TYPE_NAMES.get(type_, 'text')}") from None
 
 
 def _require_string(value: Any) -> str:

@@ -73,7 +73,7 @@ def read_blocks(path: Path | str, layout: RowSchema, s3: S3 | None = None) -> It
             and filesystem.local_path(str(path)) is None
         ):
             raise BrokenFileError(
-                f"the object store does not return it: {filesystem.format_store_error(error)}", again=True
+                f"the object store does not return it: {filesystem.format_store_error(error)}", transient=True
             ) from None
         reason = error.strerror if isinstance(error, OSError) else None
         raise BrokenFileError(f"it cannot be read: {reason or (str(error).splitlines() or [repr(error)])[0]}") from None
@@ -117,7 +117,7 @@ def _read_text(path: Path | str, layout: RowSchema, form: JsonLines | Delimited,
     with open_stream(path, s3) as stream:
         lines, rest = form.start(stream)
         if form.comments:
-            yield Block(_read_slowly(Records(b"", 1), layout, form).good, comments=form.comments)
+            yield Block(_read_slowly(Records(b"", 1), layout, form).rows, comments=form.comments)
         while chunk := stream.read(BLOCK):
             text = rest + chunk
             records = form.cut_records(text, lines + 1)

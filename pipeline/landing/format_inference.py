@@ -30,7 +30,7 @@ from .timestamps import UNITS, Clock
 
 __all__ = ["HELP", "LandOptions", "RawFormat", "infer_format"]
 
-SHOWN = 3  # the number of rows that are shown of each kind of file
+SHOWN_ROWS = 3  # the number of rows that are shown of each kind of file
 
 
 @dataclass(frozen=True)
@@ -114,11 +114,20 @@ def infer_format(home: Home, sources: list[Source], options: LandOptions) -> Raw
     optional = frozenset(used) - required
     layouts = {
         sample.source: RowSchema(
-            used, optional, own, sample.separator, bool(sample.header), sample.comment, _list_fields(sample, own)
+            used,
+            optional,
+            file_columns,
+            sample.separator,
+            bool(sample.header),
+            sample.comment,
+            _list_fields(sample, file_columns),
         )
-        for sample, own in zip(samples, names, strict=True)
+        for sample, file_columns in zip(samples, names, strict=True)
     }
-    remarks = {sample.source: _describe_surprises(sample, own) for sample, own in zip(samples, names, strict=True)}
+    remarks = {
+        sample.source: _describe_surprises(sample, file_columns)
+        for sample, file_columns in zip(samples, names, strict=True)
+    }
     return RawFormat(final, order, layouts, clock, values, declared, remarks)
 
 
@@ -144,13 +153,13 @@ def infer_relation_format(home: Home, sources: list[Source], options: LandOption
         sample.source: RowSchema(
             used,
             schema.optional & used.keys(),
-            own,
+            file_columns,
             sample.separator,
             bool(sample.header),
             sample.comment,
-            _list_fields(sample, own),
+            _list_fields(sample, file_columns),
         )
-        for sample, own in zip(samples, names, strict=True)
+        for sample, file_columns in zip(samples, names, strict=True)
     }
     return RawFormat(home, order, layouts, None, {}, {})
 
@@ -162,8 +171,8 @@ def read_first_rows(source: Source, layout: RowSchema) -> list[list[str]]:
     """
     try:
         for block in read_blocks(source.path, layout):
-            if block.good.num_rows or block.bad:
-                first = block.good.slice(0, SHOWN).drop_columns(["line"]).to_pylist()
+            if block.rows.num_rows or block.malformed_rows:
+                first = block.rows.slice(0, SHOWN_ROWS).drop_columns(["line"]).to_pylist()
                 return [[f"{name}={_format_sample_cell(cell)}" for name, cell in row.items()] for row in first]
     except BrokenFileError as error:
         raise UsageError(f"{source.name} cannot be read: {error}. Nothing was landed.", "give a whole file") from None
@@ -382,7 +391,7 @@ def _infer_clock(options: LandOptions, cells: list[str]) -> Clock:
     if options.time_format:
         if given:
             raise UsageError("--time-format is for text, --time-unit is for numbers: give one of them.", HELP)
-        return Clock(options.time_column, text=True, form=read_form(options.time_format).text, given=True)
+        return Clock(options.time_column, text=True, form=read_form(options.time_format).text, is_given=True)
     filled = [cell for cell in cells if cell]
     numbers = [cell for cell in filled if is_value(cell, "double")]
     iso = sum(bool(re.match(r"\d{4}-\d\d(-\d\d)?([T ]|$)", cell)) for cell in filled)
@@ -401,7 +410,7 @@ def _infer_clock(options: LandOptions, cells: list[str]) -> Clock:
         )
     clock = Clock(options.time_column)
     if given:
-        clock.unit, clock.given = str(options.time_unit), True
+        clock.unit, clock.is_given = str(options.time_unit), True
     else:
         clock.observe(numbers)
     return clock

@@ -21,7 +21,7 @@ class KnownFolder(NamedTuple):
 
     files: tuple[LandedFile, ...]
     digest: str
-    changed: float
+    modified_at: float
 
 
 class KnownFolders:

@@ -106,9 +106,9 @@ def _require_relation(home: Home, options: LandOptions) -> None:
     """Raise `UsageError` for a relation that is not declared, or options that do not go with one."""
     known = home.config.relations
     if options.relation not in known:
-        there = f"there are {', '.join(known)}" if known else "there is none"
+        known_text = f"there are {', '.join(known)}" if known else "there is none"
         raise UsageError(
-            f"--relation {options.relation}: altneu.toml does not declare it; {there}.",
+            f"--relation {options.relation}: altneu.toml does not declare it; {known_text}.",
             f'[relations] {options.relation} = {{ key = {{ id = "vertex" }}, values = {{ … }} }} in altneu.toml',
         )
     if options.epoch is None or options.time_column or options.every or options.ids:
@@ -167,7 +167,7 @@ def _split_files(
     for _ in range(3):
         result = epoch_splitter.split_by_epoch(form, epoch, draft.new, say)
         clock, wider = form.clock, epoch_splitter.widen_types(form, result.rejected)
-        other = clock.likely_unit() if clock and not clock.text and not clock.given else None
+        other = clock.likely_unit() if clock and not clock.text and not clock.is_given else None
         if not wider and (clock is None or other in (None, clock.unit)):
             break
         if clock is not None:

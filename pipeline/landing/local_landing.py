@@ -71,7 +71,7 @@ def list_batches(
         try:
             place = f"{landing}/{folder}"
             known = None if label in disturbed else recall(place)
-            if known and batch_files.clock() - known.changed >= settle:
+            if known and batch_files.clock() - known.modified_at >= settle:
                 read_seal = partial(_read_sealed_count, place, known.files)
                 batches.append(BatchFiles(epoch, label, known.files, None, read_seal, known.digest))
             else:
@@ -82,25 +82,25 @@ def list_batches(
 
 
 def _describe_folder(home: Home, folder: str, epoch: int, disturbed: str | None) -> BatchFiles:
-    at = os.stat(folder)  # before its names are read, so that a later name changes the stamp
+    folder_status = os.stat(folder)  # before its names are read, so that a later name changes the stamp
     label, names = folder.rpartition("/epoch=")[2], os.listdir(folder)
     _refuse_unknown_folders(home, folder, names)
     relations = sorted(set(names) & set(home.config.relations))
-    own = [name for name in names if name not in relations]
+    edge_names = [name for name in names if name not in relations]
     inner = {relation: os.listdir(f"{folder}/{relation}") for relation in relations}
-    files = _stat_files(home, folder, own)
+    files = _stat_files(home, folder, edge_names)
     parts = [_stat_files(home, folder, inner[relation], f"{relation}/") for relation in relations]
     others = tuple(chain.from_iterable(parts))
     every = (*files, *others)
     read_seal = partial(_read_sealed_count, folder, every) if COMPLETE in names and every else NO_SEAL
-    written = [*own, *(name for each in inner.values() for name in each)]
+    written = [*edge_names, *(name for each in inner.values() for name in each)]
     why = disturbed or batch_files.explain_unfinished(home, epoch, written)
     if why is None:
         unexpected = None if every or EMPTY in names else NOT_ASKED_FOR
-        folders = [at, *(os.stat(f"{folder}/{relation}") for relation in relations)]
+        folders = [folder_status, *(os.stat(f"{folder}/{relation}") for relation in relations)]
         why = _explain_unsettled(home, folder, folders, every, read_seal) if every else unexpected
-    is_old = time.time() - at.st_mtime > YOUNG[0] and not relations
-    stamp = stamp_folder(at) if is_old else ""
+    is_old = time.time() - folder_status.st_mtime > YOUNG[0] and not relations
+    stamp = stamp_folder(folder_status) if is_old else ""
     return BatchFiles(epoch, label, files, why, read_seal, folder_stamp=stamp, relation_files=others)
 
 
@@ -135,7 +135,7 @@ def _explain_unsettled(
 
     It looks at ctime, because copying tools set mtime back.
     """
-    changes = {file.name: file.changed for file in files}
+    changes = {file.name: file.modified_at for file in files}
     changes["its list of files"] = max(at.st_mtime for at in folders)
     if read_seal is not NO_SEAL:
         complete = os.stat(f"{folder}/{COMPLETE}").st_ctime
@@ -209,7 +209,7 @@ class Listing(NamedTuple):
 
     batches: dict[int, BatchFiles]
     digests: dict[int, str]
-    at: datetime
+    listed_at: datetime
 
 
 _newest_listings: WeakKeyDictionary[Ledger, Listing] = WeakKeyDictionary()
@@ -219,7 +219,7 @@ def recall_listing(ledger: Ledger) -> Listing | None:
     """Return the newest listing by a ledger, if it is younger than `RECENT`: a short run need not list again at its
     end."""
     listing = _newest_listings.get(ledger)
-    return listing if listing and clock.read_clock() - listing.at < RECENT else None
+    return listing if listing and clock.read_clock() - listing.listed_at < RECENT else None
 
 
 def read_landing(home: Home, ledger: Ledger) -> Listing:
@@ -227,14 +227,14 @@ def read_landing(home: Home, ledger: Ledger) -> Listing:
 
     A folder is opened only if it may have changed since its digest was stored, which happens here.
     """
-    at = clock.read_clock()
+    listed_at = clock.read_clock()
     known = None if home.landed_remotely else KnownFolders(ledger.digests.read())
     batches = list_batches(home, recall=known.recall) if known else list_batches(home)
     whole = [batch for batch in batches.values() if batch.incomplete is None]
     digests = digest_batches(ledger, whole)
     if known:
         ledger.digests.put(*known.list_changes([batch for batch in whole if batch.digest is None], digests))
-    _newest_listings[ledger] = Listing(batches, digests, at)
+    _newest_listings[ledger] = Listing(batches, digests, listed_at)
     return _newest_listings[ledger]
 
 
@@ -286,7 +286,7 @@ def digest_files(ledger: Ledger, listed: list[LandedFile], *, remember: bool = T
                 return hashlib.sha256(
                     f"unreadable {file.stamp}".encode()
                 ).hexdigest()  # a run names the file and the reason
-        if time.time() - file.changed > YOUNG[remote]:
+        if time.time() - file.modified_at > YOUNG[remote]:
             new[file.location] = file.stamp, digest
         elif tag:
             new[file.location] = exact, digest

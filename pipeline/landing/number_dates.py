@@ -30,12 +30,12 @@ SERIAL, DECIMAL = "the days of a spreadsheet", "years with a fraction"
 class DateReadings:
     """What the numbers of a column may mean, besides the times that they are read as.
 
-    `shown` has for each reading a number and the time that it is read as, in seconds since 1970.
+    `examples` has for each reading a number and the time that it is read as, in seconds since 1970.
     """
 
     total: int = 0
     counts: Counter[str] = field(default_factory=Counter)
-    shown: dict[str, tuple[float, int]] = field(default_factory=dict)
+    examples: dict[str, tuple[float, int]] = field(default_factory=dict)
 
     def count_numbers(self, numbers: Numbers, seconds: Numbers) -> None:
         """Count numbers and the seconds since 1970 that they are read as."""
@@ -49,7 +49,7 @@ class DateReadings:
             if fits.any():
                 first = int(np.argmax(fits))
                 self.counts[reading] += int(fits.sum())
-                self.shown.setdefault(reading, (numbers[first], int(seconds[first])))
+                self.examples.setdefault(reading, (numbers[first], int(seconds[first])))
 
     def list_plausible(self) -> list[str]:
         """Return the readings that nearly all of the numbers have, the most likely first."""
@@ -57,7 +57,7 @@ class DateReadings:
 
     def describe_reading(self, reading: str) -> str:
         """Describe a number, the time that it is read as, and what it may be: 2004 would be 1970-01-01 00:33:24."""
-        number, seconds = self.shown[reading]
+        number, seconds = self.examples[reading]
         taken = datetime(1970, 1, 1) + timedelta(seconds=seconds)
         text = f"{number:.10g}" if number != int(number) else str(int(number))
         return f"{text} would be {taken}, and is {_format_meaning(number, reading)} as {reading}"

@@ -36,8 +36,8 @@ from .batch_files import COMPLETE, EMPTY, NOT_ASKED_FOR, BatchFiles, LandedFile
 
 DRAFT = re.compile(r"land-[0-9a-f]{12}-")
 ALIVE = 15 * 60  # seconds for which the land of another machine's journal may still be alive; placing takes seconds
-LEFT = 24 * 3600  # seconds after which files that no manifest names are the remains of a killed land
-Found = dict[str, filesystem.FileEntry]  # name in an epoch's folder → the object
+REMAINS_AFTER_SECONDS = 24 * 3600  # seconds after which files that no manifest names are the remains of a killed land
+FolderObjects = dict[str, filesystem.FileEntry]  # name in an epoch's folder → the object
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class ObjectStoreListing:
     def __init__(self, home: Home, epochs: Collection[int] | None = None) -> None:
         self.home, self.base, self.epochs = home, home.landed_at, epochs
         with name_setting_on_error(home):
-            self.folders: dict[str, Found] = {}
+            self.folders: dict[str, FolderObjects] = {}
             journals = []
             for path, info in filesystem.list_files(self.base).items():
                 folder, _, name = path.partition("/")
@@ -144,7 +144,7 @@ class ObjectStoreListing:
     def _describe_file(self, folder: str, name: str) -> LandedFile:
         entry = self.folders[folder][name]
         return LandedFile(
-            f"{self.base}/{folder}/{name}", strip_row_prefix(name), entry.bytes, entry.changed, entry.stamp
+            f"{self.base}/{folder}/{name}", strip_row_prefix(name), entry.bytes, entry.modified_at, entry.stamp
         )
 
     def _explain_unsettled(self, folder: str, files: list[LandedFile], sealed: int | None) -> str | None:
@@ -161,13 +161,13 @@ class ObjectStoreListing:
             return None if EMPTY in objects else NOT_ASKED_FOR
         last = max(
             (file for file in files if manifest is None or file.location.rpartition("/")[2] not in manifest.files),
-            key=lambda file: file.changed,
+            key=lambda file: file.modified_at,
         )
         mark = objects.get(COMPLETE)
-        if mark is not None and manifest is None and mark.changed >= last.changed:
+        if mark is not None and manifest is None and mark.modified_at >= last.modified_at:
             return None
         ingest = self.home.config.ingest
-        if "settle" in ingest.model_fields_set and batch_files.clock() - last.changed >= ingest.settle:
+        if "settle" in ingest.model_fields_set and batch_files.clock() - last.modified_at >= ingest.settle:
             return None
         return (
             f"no {COMPLETE} says that {last.name} is the last of its files; it counts as landed with a new one next to "
@@ -186,7 +186,7 @@ def list_batches(home: Home, epochs: Collection[int] | None = None) -> dict[int,
 def restat_file(file: LandedFile) -> LandedFile:
     """Return the description of a file as it is now. Raise `OSError` if it cannot be read."""
     entry = filesystem.stat_file(file.location)
-    return LandedFile(file.location, file.name, entry.bytes, entry.changed, entry.stamp)
+    return LandedFile(file.location, file.name, entry.bytes, entry.modified_at, entry.stamp)
 
 
 @contextlib.contextmanager
@@ -242,10 +242,10 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
             for file, name in _choose_names(listing, new / label, append=append)
         ]
         filesystem.map_parallel(lambda pair: filesystem.upload_file(*pair), sent)
-        file, own = home.path / "altneu.toml", new.parent / JOURNAL
+        file, local_journal = home.path / "altneu.toml", new.parent / JOURNAL
         if settings is not None:  # the settings may hold a password, so their journal stays on this machine
             texts = {"before": read_text(file) if file.exists() else None, "after": settings}
-            write_text(own, json.dumps({"labels": [], "moves": []} | texts))
+            write_text(local_journal, json.dumps({"labels": [], "moves": []} | texts))
         former = {label: _read_former_marker(listing, label) for label in labels}
         journal = {"host": socket.gethostname(), "home": str(home.path), "before": former}
         location = f"{home.landed_at}/{WORK}/{token}.json"
@@ -260,7 +260,7 @@ def place_batches(home: Home, new: Path, labels: dict[str, int], settings: str |
             if settings is not None:
                 write_text(file, settings)
             filesystem.delete_file(location)
-            own.unlink(missing_ok=True)
+            local_journal.unlink(missing_ok=True)
         except BaseException as error:
             try:
                 _undo_journal(home, location, journal)
@@ -317,7 +317,7 @@ def _list_superfluous(listing: ObjectStoreListing, manifests: dict[str, Manifest
         folder = f"epoch={label}"
         known = listing.list_batch_names(folder)
         for name in manifest.replaces:
-            left = batch_files.clock() - listing.folders[folder][name].changed > LEFT
+            left = batch_files.clock() - listing.folders[folder][name].modified_at > REMAINS_AFTER_SECONDS
             if name in known or left:
                 yield f"{listing.base}/{folder}/{name}"
 
@@ -331,19 +331,19 @@ def recover_landing(home: Home) -> list[str]:
     undone: list[str] = []
     with name_setting_on_error(home):
         entries = filesystem.list_files(f"{home.landed_at}/{WORK}")
-        for own in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
+        for local_journal in home.landing.glob(f"{WORK}/*/{JOURNAL}"):
             if (
-                f"{own.parent.name}.json" not in entries
+                f"{local_journal.parent.name}.json" not in entries
             ):  # the land was killed before it placed anything, or after it was done
-                own.unlink()
+                local_journal.unlink()
         for name, entry in entries.items():
             location = f"{home.landed_at}/{WORK}/{name}"
             journal = _read_json(location) if name.endswith(".json") else None
             if journal is None:
                 continue
-            mine = journal["host"] == socket.gethostname() and journal["home"] == str(home.path)
-            age = batch_files.clock() - entry.changed
-            if not mine and age < ALIVE:
+            is_own = journal["host"] == socket.gethostname() and journal["home"] == str(home.path)
+            age = batch_files.clock() - entry.modified_at
+            if not is_own and age < ALIVE:
                 raise AltneuError(
                     f"another altneu land, of {journal['home']} on {journal['host']}, is placing "
                     f"{len(journal['before'])} epoch(s) in {home.landed_at}, or was interrupted {age:.0f} s ago. "

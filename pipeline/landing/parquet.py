@@ -33,7 +33,7 @@ _READ_AS = {
     "string": {"integer", "floating", "decimal", "text", "timestamp", "time", "boolean", "uuid"},
 }
 _CASTS = {"long": "BIGINT", "double": "DOUBLE", "boolean": "BOOLEAN", "string": "VARCHAR"}
-_PLAIN = {
+_PLAIN_TEXTS = {
     "long": r"^-?[0-9]{1,18}$",
     "double": r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$",
     "boolean": "^(true|false|1|0)$",
@@ -195,7 +195,7 @@ def _decode(column: pa.Array, name: str) -> tuple[pa.Array, dict[int, str]]:
 
 def _parse_texts(texts: pa.Array, type_: str) -> tuple[pa.Array, pa.Array]:
     """Return which texts are plain values of a type, and these values."""
-    is_plain = pc.fill_null(pc.match_substring_regex(texts, _PLAIN[type_]), False)
+    is_plain = pc.fill_null(pc.match_substring_regex(texts, _PLAIN_TEXTS[type_]), False)
     return is_plain, pc.if_else(is_plain, texts, None).cast(ARROW[type_])
 
 

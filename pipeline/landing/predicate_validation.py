@@ -31,7 +31,7 @@ _ENDS = ("src", "dst", "a", "b")
 _FAILS = " cannot be evaluated on "  # in the reason of a quarantined row, after the setting
 _OF_VALUES = {"ArithmeticException", "ArrayIndexOutOfBoundsException", "DateTimeException", "NumberFormatException"}
 _OF_VALUES |= {"SparkRuntimeException", "IllegalArgumentException"}
-_SHOWN = 500  # characters of a row in quarantine, as of any other malformed row
+_MAX_SHOWN_CHARACTERS = 500  # characters of a row in quarantine, as of any other malformed row
 _FROM_ID = {"bigint": "id", "double": "double(id)", "string": "string(id)", "boolean": "id > 0"}
 
 
@@ -133,12 +133,12 @@ def quarantine_failures(rows: DataFrame, conditions: Sequence[RowCondition]) -> 
     reason = F.lit(None).cast("string")
     for place, condition in enumerate(conditions):
         values = F.to_json(F.struct(*map(quote_identifier, condition.columns)), {"ignoreNullFields": "false"})
-        words = F.concat(F.lit(_format_reason(condition.setting)), F.substring(values, 1, _SHOWN))
+        words = F.concat(F.lit(_format_reason(condition.setting)), F.substring(values, 1, _MAX_SHOWN_CHARACTERS))
         reason = F.when(F.col("_failure") == place, words).otherwise(reason)
     row = F.to_json(
         F.struct(*[quote_identifier(name) for name in rows.columns if name not in ("file", "line", "epoch")])
     )
-    text = F.substring(row, 1, _SHOWN).alias("text")
+    text = F.substring(row, 1, _MAX_SHOWN_CHARACTERS).alias("text")
     return failed.select("file", "line", reason.alias("reason"), text, "epoch")
 
 

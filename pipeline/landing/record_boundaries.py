@@ -17,7 +17,7 @@ import numpy.typing as npt
 Offsets = npt.NDArray[np.int64]
 WINDOW = 1 << 20  # the number of bytes whose quotes are examined together
 QUOTE, NEWLINE, RETURN = b'"\n\r'
-NONE: Offsets = np.zeros(0, np.int64)
+NO_OFFSETS: Offsets = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Records:
 
     text: bytes
     line: int
-    breaks: Offsets = field(default_factory=lambda: NONE)
-    faulty: Offsets = field(default_factory=lambda: NONE)
+    breaks: Offsets = field(default_factory=lambda: NO_OFFSETS)
+    faulty: Offsets = field(default_factory=lambda: NO_OFFSETS)
 
     @cached_property
     def line_count(self) -> int:
@@ -95,7 +95,7 @@ def cut_records(text: bytes, line: int, separator: str) -> Records:
         if after == start:
             break
         start = after
-    return Records(text[:start], line, np.concatenate([NONE, *breaks]), np.array(faulty, np.int64))
+    return Records(text[:start], line, np.concatenate([NO_OFFSETS, *breaks]), np.array(faulty, np.int64))
 
 
 def _cut_orderly(text: bytes, start: int, separator: bytes, breaks: list[Offsets]) -> int:
@@ -205,11 +205,11 @@ def split_record(record: str, separator: str) -> list[str]:
     """
     if separator == " ":
         return [cell for cell in re.split(r"[ \t]+", record) if cell]
-    pattern, cells, at = _compile_field(separator), [], 0
+    pattern, cells, position = _compile_field(separator), [], 0
     while True:
-        field = pattern.match(record, at)
+        field = pattern.match(record, position)
         if field is None:
-            is_closed = re.match(r'"[^"]*+(?:""[^"]*+)*+"', record[at:])
+            is_closed = re.match(r'"[^"]*+(?:""[^"]*+)*+"', record[position:])
             raise QuoteError("text after a closing quote" if is_closed else "a quote is not closed")
         cell = field["bare"]
         if cell is None:
@@ -219,4 +219,4 @@ def split_record(record: str, separator: str) -> list[str]:
         cells.append(cell.strip(" \t"))
         if not field["end"]:
             return cells
-        at = field.end()
+        position = field.end()

@@ -21,19 +21,22 @@ def reject_repeated_headers(block: Block, layout: RowSchema) -> Block:
     """
     if not layout.header or (layout.names and not layout.fields):
         return block
-    bad = [(line, REPEATED_HEADER if _is_header(text, layout) else reason, text) for line, reason, text in block.bad]
-    own = dict(zip(layout.names, layout.fields, strict=True)) if layout.names and layout.fields else {}
-    own = own or {name: name for name in layout.types}
-    good = block.good
+    bad = [
+        (line, REPEATED_HEADER if _is_header(text, layout) else reason, text)
+        for line, reason, text in block.malformed_rows
+    ]
+    header = dict(zip(layout.names, layout.fields, strict=True)) if layout.names and layout.fields else {}
+    header = header or {name: name for name in layout.types}
+    good = block.rows
     first = layout.key[0]
-    if layout.types[first] == "string" and pc.any(pc.equal(good[first], own[first])).as_py():
+    if layout.types[first] == "string" and pc.any(pc.equal(good[first], header[first])).as_py():
         tests = []
         for name, type_ in layout.types.items():
             is_empty = pc.is_null(good[name])
-            is_named = pc.fill_null(pc.equal(good[name], own.get(name)), False) if type_ == "string" else is_empty
+            is_named = pc.fill_null(pc.equal(good[name], header.get(name)), False) if type_ == "string" else is_empty
             tests.append(is_named if name in layout.key else pc.or_(is_named, is_empty))
         repeated = functools.reduce(pc.and_, tests)
-        text = (layout.separator or ",").join(layout.fields or [own[name] for name in layout.key])
+        text = (layout.separator or ",").join(layout.fields or [header[name] for name in layout.key])
         bad += [(line, REPEATED_HEADER, text) for line in good.filter(repeated)["line"].to_pylist()]
         good = good.filter(pc.invert(repeated))
     return Block(good, sorted(bad), block.comments)

@@ -34,11 +34,11 @@ OTHER_CONTENT = {
 
 
 class BrokenFileError(Exception):
-    """The file as a whole cannot be trusted; the text says why. `again` says that it may be right the next time."""
+    """The file as a whole cannot be trusted; the text says why. `transient`: it may be right the next time."""
 
-    def __init__(self, reason: str, again: bool = False) -> None:
+    def __init__(self, reason: str, transient: bool = False) -> None:
         super().__init__(reason)
-        self.again = again
+        self.transient = transient
 
 
 @dataclass(frozen=True)
@@ -74,8 +74,8 @@ class RowSchema:
 class Block:
     """Some of the rows of a file, and some of its malformed rows."""
 
-    good: pa.Table  # the layout's columns and `line` (int64, 1 = the file's first line)
-    bad: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
+    rows: pa.Table  # the layout's columns and `line` (int64, 1 = the file's first line)
+    malformed_rows: list[tuple[int, str, str]] = field(default_factory=list)  # line, reason, text
     comments: int = 0  # the number of comment lines before the header, in the first block of a file
 
 
@@ -112,11 +112,11 @@ def require_known_columns(names: Sequence[str], layout: RowSchema, guess_types: 
     unknown = [name for name in names if name not in layout.types and name != "_"]
     if unknown:
         types = guess_types()
-        own = next((name for name in unknown if reserved(name)), None)
-        if own is not None:
+        reserved_name = next((name for name in unknown if reserved(name)), None)
+        if reserved_name is not None:
             raise BrokenFileError(
-                f"column {own} is unknown; the header has: {shown}. It cannot be declared ({reserved(own)}): give "
-                "it another name in the file, or leave it out"
+                f"column {reserved_name} is unknown; the header has: {shown}. It cannot be declared "
+                f"({reserved(reserved_name)}): give it another name in the file, or leave it out"
             )
         entries = ", ".join(f'{json.dumps(n, ensure_ascii=False)} = "{types.get(n, "string")}"' for n in unknown)
         place = "[values]" if "src" in layout.types else "among the values of the relation,"

@@ -225,8 +225,8 @@ def split_line(line: str, separator: str) -> list[str]:
 
 def find_separator(source: Source, lines: Sequence[str], columns: Sequence[str]) -> str:
     """Return the separator of the fields of some lines. Raise `UsageError` if two separators fit equally well."""
-    own = _BY_ENDING.get(source.ending, ())
-    order = [*own, *(separator for separator in SEPARATORS if separator not in own)]
+    by_ending = _BY_ENDING.get(source.ending, ())
+    order = [*by_ending, *(separator for separator in SEPARATORS if separator not in by_ending)]
     if not columns:
         named = (separator for separator in order if {"src", "dst"} <= set(split_line(lines[0], separator)))
         cut = (separator for separator in order if len(split_line(lines[0], separator)) > 1)
@@ -234,7 +234,7 @@ def find_separator(source: Source, lines: Sequence[str], columns: Sequence[str])
     seen = lines[:1000]
     fitting = {s: sum(len(split_line(line, s)) == len(columns) for line in seen) for s in order}
     usual = [separator for separator in order if 2 * fitting[separator] > len(seen)]
-    usual = [separator for separator in usual if separator in own] or usual
+    usual = [separator for separator in usual if separator in by_ending] or usual
     best = [separator for separator in usual if fitting[separator] == max(fitting[other] for other in usual)]
     visible = [separator for separator in best if separator != " "]
     if len(visible) > 1:
@@ -257,12 +257,14 @@ def has_header(rows: list[list[str]], options: LandOptions, types: Mapping[str, 
     if options.header is False:
         return False
     first = rows[0]
-    below = [[row[at] for row in rows[1:] if at < len(row) and row[at]] for at in range(len(first))]
-    kinds = {at: kind for at, cells in enumerate(below) if (kind := _find_kind(cells))}
+    below = [[row[index] for row in rows[1:] if index < len(row) and row[index]] for index in range(len(first))]
+    kinds = {index: kind for index, cells in enumerate(below) if (kind := _find_kind(cells))}
     if options.header:
-        known = {at: "number" for at, column in enumerate(options.columns) if types.get(column) in ("long", "double")}
-        expected = {at: kind for at, kind in (known | kinds).items() if at < len(first)}
-        if expected and all(_is_of_kind(first[at], kind) for at, kind in expected.items()):
+        known = {
+            index: "number" for index, column in enumerate(options.columns) if types.get(column) in ("long", "double")
+        }
+        expected = {index: kind for index, kind in (known | kinds).items() if index < len(first)}
+        if expected and all(_is_of_kind(first[index], kind) for index, kind in expected.items()):
             raise UsageError(
                 f"--header: the first line of {name} looks like a row: {', '.join(first)!r}. Nothing was landed.",
                 "leave --header out",
@@ -273,8 +275,8 @@ def has_header(rows: list[list[str]], options: LandOptions, types: Mapping[str, 
     lengths = Counter(map(len, rows[1:]))
     if lengths and len(first) != lengths.most_common(1)[0][0]:
         return False
-    typed = {at: kind for at, kind in kinds.items() if first[at]}
-    if any(_is_of_kind(first[at], kind) for at, kind in typed.items()):
+    typed = {index: kind for index, kind in kinds.items() if first[index]}
+    if any(_is_of_kind(first[index], kind) for index, kind in typed.items()):
         return False
     if typed:
         return True

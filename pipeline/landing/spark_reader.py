@@ -218,19 +218,19 @@ def _read_files(
     return spread.mapInArrow(read_all, schema)
 
 
-_Bad = list[tuple[int, str, str]]  # line, reason, text
+_MalformedRows = list[tuple[int, str, str]]  # line, reason, text
 
 
-def _iterate_blocks(file: _File) -> Iterator[tuple[pa.Table, _Bad]]:
+def _iterate_blocks(file: _File) -> Iterator[tuple[pa.Table, _MalformedRows]]:
     """Yield the rows of a file with their operations, and the malformed rows. Raise `BrokenFileError` for a broken
     file."""
     for block in read_blocks(file.location, file.form, file.s3):
         if ".csv" in Path(file.name).suffixes:
             block = reject_repeated_headers(block, file.form)
-        rows = block.good.combine_chunks()
+        rows = block.rows.combine_chunks()
         operation = rows["op"].fill_null("upsert")
         fine = pc.is_in(operation, pa.array(OPERATIONS))
-        malformed = list(block.bad)
+        malformed = list(block.malformed_rows)
         if block.comments:
             malformed.append((1, COMMENTS_NOTED, f"{block.comments} lines"))
         if not pc.all(fine).as_py():
@@ -277,12 +277,12 @@ def _count_file(file: _File) -> Iterator[pa.Table]:
             counts["serious"] += len(serious)
             first = min(serious) if serious and first[0] is None else first
     except BrokenFileError as error:
-        counts["fatal"], counts["again"], first = True, error.again, (0, str(error), "")
+        counts["fatal"], counts["again"], first = True, error.transient, (0, str(error), "")
     row = counts | dict(zip(("line", "reason", "text"), first, strict=True))
-    yield pa.Table.from_pylist([row], _COUNTED)
+    yield pa.Table.from_pylist([row], _COUNTS_SCHEMA)
 
 
-_COUNTED = pa.schema(
+_COUNTS_SCHEMA = pa.schema(
     [
         ("epoch", pa.int64()),
         ("file", pa.string()),

@@ -40,7 +40,16 @@ _MONTHS = [
     "december",
 ]
 _WEEKDAYS = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
-_SHORT = {"F": "%Y-%m-%d", "T": "%H:%M:%S", "R": "%H:%M", "D": "%m/%d/%y", "e": "%d", "h": "%b", "n": " ", "t": " "}
+_SHORT_DIRECTIVES = {
+    "F": "%Y-%m-%d",
+    "T": "%H:%M:%S",
+    "R": "%H:%M",
+    "D": "%m/%d/%y",
+    "e": "%d",
+    "h": "%b",
+    "n": " ",
+    "t": " ",
+}
 _SPACE = r"[\x09-\x0d\x1c-\x20\x85\p{Z}]+"
 _OFFSET = r"[+-][0-9]{2}:?[0-5][0-9](?::?[0-5][0-9](?:\.[0-9]{1,6})?)?|(?-i:Z)"
 _ZONED = r"[A-Za-z][A-Za-z0-9_+-]*(?:/[A-Za-z0-9_+-]+)*"
@@ -212,7 +221,7 @@ def read_form(text: str) -> TimeForm:
         parts[part] = directive
         return f"(?P<{directive}>{form})"
 
-    whole = re.sub("%([A-Za-z])", lambda match: _SHORT.get(match[1], match[0]), text.replace("%%", "%\0"))
+    whole = re.sub("%([A-Za-z])", lambda match: _SHORT_DIRECTIVES.get(match[1], match[0]), text.replace("%%", "%\0"))
     whole = whole.replace("%\0", "%%")
     pattern = re.sub(r"%(?P<directive>(?s:.)?)|(?P<space>\s+)|(?P<literal>[^%\s]+)", pattern_of, whole)
     _require_whole_times(text, parts)
@@ -264,12 +273,12 @@ def _shifts_in(zone: ZoneInfo, local: Times) -> tuple[Times, Mask]:
     seconds, rows = np.unique(local, return_inverse=True)
     shifts = np.zeros(len(seconds), np.int64)
     unclear = np.zeros(len(seconds), bool)
-    for at, second in enumerate(seconds.tolist()):
+    for index, second in enumerate(seconds.tolist()):
         try:
             shown = (_EPOCH + timedelta(seconds=second)).replace(tzinfo=zone)
         except OverflowError:  # the row is malformed anyway, since it is beyond the calendar
             continue
         ahead, other = shown.utcoffset(), shown.replace(fold=1).utcoffset()
         assert ahead is not None
-        shifts[at], unclear[at] = ahead // timedelta(microseconds=1), ahead != other
+        shifts[index], unclear[index] = ahead // timedelta(microseconds=1), ahead != other
     return shifts[rows], unclear[rows]

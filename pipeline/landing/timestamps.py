@@ -24,7 +24,7 @@ from .number_dates import DateReadings
 from .time_forms import Mask, Times, read_form
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # ticks per second
-WORDS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
+UNIT_NAMES = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "ns": "nanoseconds"}
 
 
 def _first_second(year: int) -> int:
@@ -39,33 +39,33 @@ CALENDAR = _first_second(1), _first_second(9999)
 class Clock:
     """How a time column is read.
 
-    `given` says that the user has named the unit or the form. `seen` is how many numbers looked like each unit, and
-    `readings` what else the numbers may be.
+    `is_given` says that the user has named the unit or the form. `counts_by_unit` is how many numbers looked like each
+    unit, and `readings` what else the numbers may be.
     """
 
     column: str
     text: bool = False
     form: str | None = None
     unit: str = "s"
-    given: bool = False
-    seen: Counter[str] = field(default_factory=Counter)
+    is_given: bool = False
+    counts_by_unit: Counter[str] = field(default_factory=Counter)
     readings: DateReadings = field(default_factory=DateReadings)
 
     def __str__(self) -> str:
         if self.text:
             return f"{self.column}: times of the form {self.form}" if self.form else f"{self.column}: ISO 8601 times"
-        return f"{self.column}: {WORDS[self.unit]} since 1970 UTC"
+        return f"{self.column}: {UNIT_NAMES[self.unit]} since 1970 UTC"
 
     def likely_unit(self) -> str:
         """Return the unit that most of the numbers looked like."""
-        units = [unit for unit in UNITS if self.seen[unit]]
-        return max(units, key=lambda unit: self.seen[unit], default=self.unit)
+        units = [unit for unit in UNITS if self.counts_by_unit[unit]]
+        return max(units, key=lambda unit: self.counts_by_unit[unit], default=self.unit)
 
     def observe(self, cells: list[str]) -> None:
         """Take the unit that most of the first numbers look like."""
         self._classify_numbers(np.array([float(cell) for cell in cells]))
         self.unit = self.likely_unit()
-        self.seen.clear()
+        self.counts_by_unit.clear()
 
     def to_microseconds(self, column: pa.ChunkedArray) -> tuple[Times, dict[str, Mask]]:
         """Return microseconds since 1970 UTC for each row, and a mask of the malformed rows for each reason.
@@ -78,20 +78,22 @@ class Clock:
 
     def with_unit(self, unit: str) -> Clock:
         """Return this clock with another unit, as if it had not seen a number yet."""
-        return replace(self, unit=unit, seen=Counter(), readings=DateReadings())
+        return replace(self, unit=unit, counts_by_unit=Counter(), readings=DateReadings())
 
     def require_no_dates(self) -> None:
         """Raise `UsageError` if the numbers would be times before 1990, and may as well be dates."""
-        plausible = [] if self.given else self.readings.list_plausible()
+        plausible = [] if self.is_given else self.readings.list_plausible()
         if not plausible:
             return
         forms = [reading for reading in plausible if reading.startswith("%")]
-        after_all = f"{WORDS[self.unit]} since 1970 after all: --time-unit {self.unit}"
+        after_all = f"{UNIT_NAMES[self.unit]} since 1970 after all: --time-unit {self.unit}"
         if forms:
             others = "".join(f"or {form}; " for form in forms[1:])
             advice = f"--time-format {forms[0]}   ({others}{after_all})"
         else:
-            advice = f"--time-unit {self.unit}   (if they are {WORDS[self.unit]} since 1970; else write dates such as "
+            advice = (
+                f"--time-unit {self.unit}   (if they are {UNIT_NAMES[self.unit]} since 1970; else write dates such as "
+            )
             advice += "2004-05-15 12:30 into the file)"
         what = "; ".join(map(self.readings.describe_reading, plausible[:3]))
         raise UsageError(f"--time {self.column}: the numbers look like dates: {what}. Nothing was landed.", advice)
@@ -101,7 +103,7 @@ class Clock:
         if not reason.startswith(f"{self.column} "):
             return None
         if "looks like" in reason or (not self.text and "outside the years" in reason):
-            others = ", ".join(unit for unit in UNITS if not self.given or unit != self.unit)
+            others = ", ".join(unit for unit in UNITS if not self.is_given or unit != self.unit)
             return f"give the unit of the times: --time-unit {others.replace(', ns', ' or ns')}"
         if not self.text:
             return None
@@ -127,13 +129,14 @@ class Clock:
         like = self._classify_numbers(numbers)
         ticks = UNITS[self.unit]
         outside = ~broken & ~_is_between(numbers, *self._year_range(), ticks)
-        if not self.given:
+        if not self.is_given:
             fine = ~broken & ~outside
             self.readings.count_numbers(numbers[fine], numbers[fine] / ticks)
         reasons = self._combine_reasons({f"{self.column} is no time": broken}, outside)
-        if not self.given:
+        if not self.is_given:
             for coarser in list(UNITS)[: list(UNITS).index(self.unit)]:
-                reason = f"{self.column} looks like {WORDS[coarser]}, but most of the times like {WORDS[self.unit]}"
+                usual = f"most of the times like {UNIT_NAMES[self.unit]}"
+                reason = f"{self.column} looks like {UNIT_NAMES[coarser]}, but {usual}"
                 reasons[reason] = ~broken & (like == coarser)
         numbers = np.where(outside, 0, numbers)
         if ticks > 10**6:
@@ -145,14 +148,14 @@ class Clock:
         for unit in reversed(UNITS):
             like[_is_between(numbers, *USUAL, UNITS[unit])] = unit
         for unit, count in zip(*np.unique(like, return_counts=True), strict=True):
-            self.seen[str(unit)] += int(count)
+            self.counts_by_unit[str(unit)] += int(count)
         return like
 
     def _year_range(self) -> tuple[int, int]:
-        return CALENDAR if self.given else USUAL
+        return CALENDAR if self.is_given else USUAL
 
     def _combine_reasons(self, reasons: dict[str, Mask], outside: Mask) -> dict[str, Mask]:
-        years = "1 to 9999" if self.given else "1900 to 2200"
+        years = "1 to 9999" if self.is_given else "1900 to 2200"
         return reasons | {f"{self.column} is outside the years {years}": outside}
 
 

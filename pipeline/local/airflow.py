@@ -40,7 +40,7 @@ from ..tasks.base import POOL
 REPO = Path(__file__).absolute().parents[3]  # it has altneu, through whose links a clone imports
 AIRFLOW = str(Path(sys.executable).with_name("airflow"))
 KEY = "AIRFLOW__CORE__FERNET_KEY"
-OWN = ("AIRFLOW", "ALTNEU", "PYTHONPATH", "PATH")  # the prefixes of the variables that Airflow and altneu read
+OWN_PREFIXES = ("AIRFLOW", "ALTNEU", "PYTHONPATH", "PATH")  # the prefixes of the variables that Airflow and altneu read
 START_SECONDS = 300  # a first start makes the database; on a busy machine that takes minutes
 LASTS_SECONDS = 60  # a part that ends by itself before this time is not started again
 STALE_EPOCHS = 30  # a landing whose newest epoch is older than this number of epochs is history, not a feed
@@ -157,12 +157,12 @@ def _keep_environment(home: Home, environment: dict[str, str]) -> None:
 
     Only the owner may read the file, because the URI of a database has a password.
     """
-    mine = {name: value for name, value in environment.items() if name.startswith(OWN)}
+    own_variables = {name: value for name, value in environment.items() if name.startswith(OWN_PREFIXES)}
     _kept_environment(home).parent.mkdir(exist_ok=True)  # AIRFLOW_HOME may be another folder
     new = _kept_environment(home).with_suffix(".new")
     new.unlink(missing_ok=True)
     new.touch(0o600)
-    new.write_text(json.dumps(mine, indent=1))
+    new.write_text(json.dumps(own_variables, indent=1))
     new.replace(_kept_environment(home))  # the key exists at every moment
 
 
@@ -225,9 +225,9 @@ def _part_commands(home: Home, environment: dict[str, str], *, connect: bool) ->
     if not connect and may_have_daemon(home):
         commands["daemon"] = [*daemon_command(home.path), "--stay"]
     if connect:
-        at = environment["ALTNEU_MASTER"].rpartition(":")[2]
+        port = environment["ALTNEU_MASTER"].rpartition(":")[2]
         altneu = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path)]
-        commands["Spark"] = [*altneu, "connect", "--port", at]
+        commands["Spark"] = [*altneu, "connect", "--port", port]
     return commands
 
 

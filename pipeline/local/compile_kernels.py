@@ -87,7 +87,7 @@ def _compile_peel() -> None:
     from altneu.algorithms.graph.truss import _replay_task
     from altneu.algorithms.graph.truss_plan import ReplayRequest
 
-    list(_replay_task(ReplayRequest(first=0, last=0))(_as_received(_sample_intervals())))
+    list(_replay_task(ReplayRequest(first_epoch=0, last_epoch=0))(_as_received(_sample_intervals())))
 
 
 def _compile_threads() -> None:
@@ -98,7 +98,7 @@ def _compile_threads() -> None:
     from altneu.algorithms.graph.truss_plan import ReplayRequest
 
     parallel_peel.LARGE_BATCH = replay.MANY_EPOCHS = 1
-    request = ReplayRequest(first=0, last=4, scope=ProofScope(2), threads=2)
+    request = ReplayRequest(first_epoch=0, last_epoch=4, scope=ProofScope(2), threads=2)
     list(_replay_task(request)(_as_received(_sample_intervals())))
 
 
@@ -143,9 +143,9 @@ def _compile_proof() -> None:
     from altneu.algorithms.graph.truss_plan import ReplayRequest
 
     rows = _sample_intervals()
-    list(_replay_task(ReplayRequest(first=0, last=0, scope=ProofScope(2)))(_as_received(rows)))
+    list(_replay_task(ReplayRequest(first_epoch=0, last_epoch=0, scope=ProofScope(2)))(_as_received(rows)))
     incremental_prover.WHOLE = 1
-    list(_replay_task(ReplayRequest(first=0, last=4, scope=ProofScope(2)))(_as_received(rows)))
+    list(_replay_task(ReplayRequest(first_epoch=0, last_epoch=4, scope=ProofScope(2)))(_as_received(rows)))
 
 
 def _compile_triangles() -> None:

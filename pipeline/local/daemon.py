@@ -133,8 +133,8 @@ def stop_daemon(home: Path) -> bool:
     try:
         connection, _ = daemon_client.ask(home.resolve(), {"do": "stop"})
     except NoDaemon as none:
-        if none.why:
-            raise RunFailed(f"{none.why}.", "altneu daemon status") from None
+        if none.reason:
+            raise RunFailed(f"{none.reason}.", "altneu daemon status") from None
         return False
     with contextlib.closing(connection):
         while connection.receive() is not None:
@@ -173,7 +173,7 @@ class _Command:
 
     pid: int
     connection: Connection
-    asked: float | None = None  # when it was asked to end
+    end_requested_at: float | None = None  # when it was asked to end
 
 
 @dataclass(frozen=True)
@@ -204,13 +204,13 @@ class Call:
 class Daemon:
     """The state of a daemon: its home, its JVM, the commands that it runs, and the processes that use its JVM.
 
-    `stays`: it does not end when it is idle.
+    `is_permanent`: it does not end when it is idle.
     """
 
     home: Home
     needs: dict[str, str]
     lock: int  # the descriptor of the file that only one daemon of the home can lock
-    stays: bool = False
+    is_permanent: bool = False
     heap: int = 0  # bytes of the JVM
     java: Any = None  # the process of the JVM
     java_started: float = 0.0
@@ -221,9 +221,9 @@ class Daemon:
     sweeper: int = 0  # the process that makes the JVM ready for the next command; 0: none
     _needs_sweep: bool = False
     is_ready: bool = False
-    done: int = 0  # commands and tasks
-    started: float = field(default_factory=time.monotonic)
-    used: float = field(default_factory=time.monotonic)
+    finished_jobs: int = 0  # commands and tasks
+    started_at: float = field(default_factory=time.monotonic)
+    used_at: float = field(default_factory=time.monotonic)
     ends: str = ""  # why the daemon ends, once it is to
     successor: list[str] = field(default_factory=list)  # the command line of the daemon that takes its place
 
@@ -260,16 +260,16 @@ class Daemon:
         java = psutil.Process(self.java.pid)
         workers = sum(worker.memory_info().rss for worker in java.children(recursive=True))
         memory = {"daemon": psutil.Process().memory_info().rss, "JVM": java.memory_info().rss, "workers": workers}
-        idle = 0.0 if self.commands or self.attached else time.monotonic() - self.used
+        idle = 0.0 if self.commands or self.attached else time.monotonic() - self.used_at
         return DaemonStatus(
             pid=os.getpid(),
-            seconds=round(time.monotonic() - self.started, 1),
+            seconds=round(time.monotonic() - self.started_at, 1),
             socket=str(self.path),
             heap_mb=self.heap >> 20,
             max_rows=int(memory_budget.max_heap_rows(self.heap)),
             idle_seconds=round(idle, 1),
-            idle_minutes=None if self.stays else self.home.config.spark.idle_minutes,
-            commands=self.done,
+            idle_minutes=None if self.is_permanent else self.home.config.spark.idle_minutes,
+            commands=self.finished_jobs,
             working=describe_turn(self._turn_file),
             memory_mb={name: size >> 20 for name, size in memory.items()},
             is_ready=self.is_ready,
@@ -383,7 +383,7 @@ class Daemon:
         if not pid:
             return Call(request, descriptors)
         self.commands[pid] = _Command(pid, connection)
-        self.used = time.monotonic()
+        self.used_at = time.monotonic()
         with contextlib.suppress(OSError):
             connection.send({"started": pid})
         self._selector.register(connection, selectors.EVENT_READ, self._hear_client)
@@ -418,7 +418,7 @@ class Daemon:
 
     def _ask_to_end(self, command: _Command, number: int = signal.SIGTERM) -> None:
         """Send a signal to a command. One that has not ended within `STOP_SECONDS` is killed (`_reap`)."""
-        command.asked = command.asked or time.monotonic()
+        command.end_requested_at = command.end_requested_at or time.monotonic()
         with contextlib.suppress(ProcessLookupError):
             os.kill(command.pid, number)
 
@@ -449,7 +449,7 @@ class Daemon:
         self._selector.unregister(connection)
         self.attached.discard(connection)
         connection.close()
-        self.used, self.done = time.monotonic(), self.done + 1
+        self.used_at, self.finished_jobs = time.monotonic(), self.finished_jobs + 1
 
     def _sweep(self) -> None:
         """Start a process that makes the JVM ready for the next one: it attaches, which stops what is left there."""
@@ -474,15 +474,15 @@ class Daemon:
             pid, status = os.waitpid(command.pid, os.WNOHANG)
             if pid:
                 del self.commands[pid]
-                self.used = time.monotonic()
+                self.used_at = time.monotonic()
                 with contextlib.suppress(KeyError, ValueError):
                     self._selector.unregister(command.connection)
                 with contextlib.suppress(OSError):
-                    killed = command.asked and os.WIFSIGNALED(status)
+                    killed = command.end_requested_at and os.WIFSIGNALED(status)
                     code = Exit.INTERRUPTED if killed else os.waitstatus_to_exitcode(status)
                     command.connection.send({"exit": int(code)})
                 command.connection.close()
-            elif command.asked and time.monotonic() - command.asked > STOP_SECONDS:
+            elif command.end_requested_at and time.monotonic() - command.end_requested_at > STOP_SECONDS:
                 os.kill(command.pid, signal.SIGKILL)
         if self.sweeper:
             pid, status = os.waitpid(self.sweeper, os.WNOHANG)
@@ -504,8 +504,8 @@ class Daemon:
         if self._needs_sweep and not self.sweeper and not self.ends:
             self._sweep()
         if not self.ends:
-            idle = time.monotonic() - self.used
-            busy = self.commands or self.attached or self.sweeper or self.stays
+            idle = time.monotonic() - self.used_at
+            busy = self.commands or self.attached or self.sweeper or self.is_permanent
             if not busy and idle > self.home.config.spark.idle_minutes * 60:
                 self._end_with(f"no command for {idle / 60:.0f} min")
             elif not self._has_home():
@@ -536,7 +536,7 @@ class Daemon:
             self.java.wait()
         if self.successor:
             os.chdir(self._at)
-            os.execv(self.successor[0], [*self.successor, *(["--stay"] if self.stays else [])])
+            os.execv(self.successor[0], [*self.successor, *(["--stay"] if self.is_permanent else [])])
 
 
 def _launch_jvm(home: Home, heap_mb: int) -> Any:
@@ -577,7 +577,7 @@ def serve_home(path: Path, *, stays: bool) -> Call | None:
     _import_modules()
     gc.collect()
     gc.freeze()  # a fork copies no page only because the collector looks at it
-    return Daemon(home, needs, lock, stays=stays).serve()
+    return Daemon(home, needs, lock, is_permanent=stays).serve()
 
 
 def _import_modules() -> None:

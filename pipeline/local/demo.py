@@ -23,7 +23,7 @@ from ..reading import views
 from ..report import write_pages
 from ..run import planning, runner
 from ..run.runner import Say
-from ..state.epoch_status import RIGHT, AuditVerdict, list_epoch_statuses
+from ..state.epoch_status import RIGHT_VERDICTS, AuditVerdict, list_epoch_statuses
 from ..state.home_identity import open_ledger
 from ..state.ledger import Ledger
 from ..state.records import Revision
@@ -92,7 +92,11 @@ def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
 
     row = ledger.revisions.get()
     statuses = list_epoch_statuses(ledger, row)
-    wanted = [e for e, at in statuses.rows.items() if at.batch and not (at.audit and at.audit.verdict in RIGHT)]
+    wanted = [
+        e
+        for e, status in statuses.rows.items()
+        if status.batch and not (status.audit and status.audit.verdict in RIGHT_VERDICTS)
+    ]
     if wanted:
         say("audit", "")
         warehouse = Warehouse(session_for(home, ledger), home)
@@ -107,7 +111,9 @@ def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
                 f"altneu --home {home.path} audit {wrong[0]['epoch']}",
             )
     verdicts = Counter(
-        at.audit.verdict for at in list_epoch_statuses(ledger, row).rows.values() if at.batch and at.audit
+        status.audit.verdict
+        for status in list_epoch_statuses(ledger, row).rows.values()
+        if status.batch and status.audit
     )
     words = {AuditVerdict.PROVED: "proved", AuditVerdict.EQUAL: "equal to a full recomputation"}
     words_of = " and ".join(f"{verdicts[verdict]} {word}" for verdict, word in words.items() if verdicts[verdict])

@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 ASSETS = Path(sys.prefix) / "altneu"
 SET_UP = "altneu setup"
-AGAIN = "infra/setup in a clone; else pip install altneu again"
+INSTALL_AGAIN = "infra/setup in a clone; else pip install altneu again"
 # versions that are tested together; pyproject.toml has the ranges, infra/requirements.txt all tested versions
-EXPECTED = {
+EXPECTED_VERSIONS = {
     "pyspark": "4.1.4",
     "numba": "0.68.1",
     "pyiceberg": "0.12.0",
@@ -105,23 +105,25 @@ def _check_python() -> Check:
 
 
 def _check_packages() -> Iterator[Check]:
-    for name, expected in EXPECTED.items():
+    for name, expected in EXPECTED_VERSIONS.items():
         try:
             version = metadata.version(name)
         except metadata.PackageNotFoundError:
             if name in BROUGHT_BY:
                 yield Check(name, None, "not installed; readers do not need it", install_command(BROUGHT_BY[name]))
             else:
-                yield Check(name, False, "not installed", AGAIN)
+                yield Check(name, False, "not installed", INSTALL_AGAIN)
             continue
         if version == expected:
             yield Check(name, True, version)
         else:
-            yield Check(name, None, f"{version}; tested with {expected}", f"{AGAIN}, or pip install {name}=={expected}")
+            yield Check(
+                name, None, f"{version}; tested with {expected}", f"{INSTALL_AGAIN}, or pip install {name}=={expected}"
+            )
     try:
         version = metadata.version("pandas")
     except metadata.PackageNotFoundError:
-        yield Check("pandas", False, "not installed", AGAIN)
+        yield Check("pandas", False, "not installed", INSTALL_AGAIN)
     else:
         right = version.split(".")[0] == str(PANDAS_MAJOR)
         yield Check("pandas", right, version, "" if right else "pip install 'pandas<3'")
@@ -401,11 +403,11 @@ def _check_location(home: Path) -> Iterator[Check]:
     except (OSError, NotAvro) as error:
         yield Check("Tables", False, f"{settings.warehouse} cannot be read: {error}", "restore it from a back-up")
         return
-    if inventory.missing:
-        lacking = next(iter(inventory.missing.values()))
-        count = sum(map(len, inventory.missing.values()))
-        again = "altneu rebuild --from-landing" if any(map(is_landed, inventory.missing)) else "altneu rebuild"
-        tables = ", ".join(inventory.missing)
+    if inventory.missing_files:
+        lacking = next(iter(inventory.missing_files.values()))
+        count = sum(map(len, inventory.missing_files.values()))
+        again = "altneu rebuild --from-landing" if any(map(is_landed, inventory.missing_files)) else "altneu rebuild"
+        tables = ", ".join(inventory.missing_files)
         what = f"{count:,} of {inventory.files:,} files are missing, of {tables}; the first: {lacking[0]}"
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
     elif inventory.files:

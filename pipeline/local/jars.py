@@ -27,7 +27,7 @@ S3 = {  # for homes whose tables are in S3, on demand: 60 MB
 }
 OPTIONAL = ["io.graphframes:graphframes-spark4_2.13:0.12.3"]
 # dependencies of the jars that Spark has already, or that nothing calls
-EXCLUDED = "org.slf4j:slf4j-api,org.checkerframework:checker-qual,org.scala-lang:scala-library"
+EXCLUDED_PACKAGES = "org.slf4j:slf4j-api,org.checkerframework:checker-qual,org.scala-lang:scala-library"
 
 
 def fetch_jars(target: Path, java: Path, *, s3: bool = False) -> str:
@@ -87,7 +87,7 @@ def _print_resolved_jars(cache: str, *coordinates: str) -> None:
 
     conf = SparkConf(loadDefaults=False)
     conf.set("spark.jars.packages", ",".join(coordinates))
-    conf.set("spark.jars.excludes", EXCLUDED)
+    conf.set("spark.jars.excludes", EXCLUDED_PACKAGES)
     conf.set("spark.jars.ivy", cache)
     gateway = launch_gateway(conf)  # raises if one is not found, because the launcher then ends without a gateway
     gateway.proc.stdin.close()

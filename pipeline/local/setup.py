@@ -100,7 +100,7 @@ def _setup_steps(assets: Path) -> list[Step]:
         compile_all(lambda text: say(f"  compiled {text}"))
         return "compiled"
 
-    here = Path(__file__).parent
+    source_folder = Path(__file__).parent
     network = (
         "jars come from Maven Central: check the network, or set DEFAULT_ARTIFACT_REPOSITORY to your mirror's address"
     )
@@ -109,7 +109,9 @@ def _setup_steps(assets: Path) -> list[Step]:
             "java",
             "Java (17 to 21)",
             lambda: (
-                _digest_files(java.LAUNCHER, here / "java.py") if (home / "real" / "bin" / "java").exists() else "none"
+                _digest_files(java.LAUNCHER, source_folder / "java.py")
+                if (home / "real" / "bin" / "java").exists()
+                else "none"
             ),
             choose,
             "install Java 17 (apt install openjdk-17-jre-headless, brew install openjdk@17) or set JAVA_HOME",
@@ -117,14 +119,16 @@ def _setup_steps(assets: Path) -> list[Step]:
         Step(
             "jars",
             "Jars: Iceberg, SQLite, PostgreSQL, GraphFrames",
-            lambda: _digest_files(here / "jars.py") + (" s3" if (assets / WITH_S3).exists() else ""),
+            lambda: _digest_files(source_folder / "jars.py") + (" s3" if (assets / WITH_S3).exists() else ""),
             bring,
             network,
         ),
         Step(
             "archive",
             "Class-data archive, for a fast start of Spark",
-            lambda: _digest_files(here / "jvm_cds_archive.py", assets / "stamps" / "jars", home / "real" / "release"),
+            lambda: _digest_files(
+                source_folder / "jvm_cds_archive.py", assets / "stamps" / "jars", home / "real" / "release"
+            ),
             archive,
             "altneu doctor --deep shows whether Spark starts at all",
         ),
@@ -133,7 +137,7 @@ def _setup_steps(assets: Path) -> list[Step]:
             "Compiled kernels (a minute or two)",
             lambda: (
                 _digest_files(
-                    here / "compile_kernels.py",
+                    source_folder / "compile_kernels.py",
                     *sorted(Path(altneu.algorithms.graph.kernels.__file__).parent.glob("*.py")),
                 )
                 + f" {platform.machine()} {platform.processor()} {sys.version_info[:2]} {metadata.version('numba')}"

@@ -33,7 +33,7 @@ from ..run import approval, serving_tables
 from ..run.run_session import RunSession
 from ..run.semantic_settings import changed_values
 from ..state.ledger import Ledger
-from ..state.records import OPEN, SERVING_TABLES, Revision, RunKind, RunState
+from ..state.records import OPEN_STATES, SERVING_TABLES, Revision, RunKind, RunState
 from ..state.stage_results import CompactFacts, Size
 from ..storage import bsp_round_tables, file_tiers, graph_cache
 from ..storage.branches import GRACE
@@ -115,8 +115,8 @@ class Retention(NamedTuple):
     """What a compaction keeps."""
 
     since: int | None  # the epoch before which history is folded; None: all epochs are kept
-    kept: list[int]  # the revisions that will read the new tables
-    dropped: list[int]  # the revisions that expire
+    kept_revisions: list[int]  # the revisions that will read the new tables
+    dropped_revisions: list[int]  # the revisions that expire
 
 
 def choose_retention(home: Home, ledger: Ledger, row: Revision) -> Retention:
@@ -204,15 +204,17 @@ class Compaction:
             session.start_stage()
             pins = {table: self.rewrite_table(table, session.run_id, retention) for table in row.snapshots}
             self.verify_tables(pins, retention)
-            ledger.revisions.repin(session.run_id, pins, retention.kept, retention.since, retention.dropped)
+            ledger.revisions.repin(
+                session.run_id, pins, retention.kept_revisions, retention.since, retention.dropped_revisions
+            )
             after = self._table_sizes(pins)
             warehouse.update_refs(ledger, session.run_id)
             expired, orphans = self._drop_unreadable(session.run_id)
             dropped_tables = self.drop_unused_tables(session.run_id)
             facts = CompactFacts(
                 since=retention.since,
-                revisions=[retention.kept[0], retention.kept[-1]],
-                dropped_revisions=len(retention.dropped),
+                revisions=[retention.kept_revisions[0], retention.kept_revisions[-1]],
+                dropped_revisions=len(retention.dropped_revisions),
                 expired_snapshots=expired,
                 orphans=orphans,
                 tables=after,
@@ -247,15 +249,15 @@ class Compaction:
                 summary = warehouse.load_metadata(table).snapshot_summary(base)
                 plan = file_tiers.plan_compaction(summary, self.row.revision, files)
             if plan is not None:
-                rows = rows.where(F.col("revision") > plan.kept[0].last)
-                size = Size(bytes=math.ceil(size.bytes * (1 - plan.kept[0].rows / size.rows)))
-            rows = fold_rows(table, rows, since, retention.kept[0], self.live_for)
+                rows = rows.where(F.col("revision") > plan.kept_tiers[0].last_revision)
+                size = Size(bytes=math.ceil(size.bytes * (1 - plan.kept_tiers[0].rows / size.rows)))
+            rows = fold_rows(table, rows, since, retention.kept_revisions[0], self.live_for)
         elif serving_tables.declared_as_stored(warehouse, table, base):
             rows = serving_tables.fold_serving_table(warehouse, table, base, since)
         else:
             return base
         cut = sort_into_files(table, rows, size, horizon)
-        return warehouse.rewrite_on_branch(table, run_id, base, cut, plan or file_tiers.WHOLE)
+        return warehouse.rewrite_on_branch(table, run_id, base, cut, plan or file_tiers.REWRITE_ALL)
 
     def _compaction_horizon(self, table: str) -> Horizon | None:
         """Return the horizon of the next run, before which rows are written to files of their own."""
@@ -273,7 +275,7 @@ class Compaction:
             row=self.row,
             pins=pins,
             since=retention.since,
-            revisions=retention.kept,
+            revisions=retention.kept_revisions,
             live_for=self.live_for,
         )
         serving_tables.verify_folded(self.warehouse, self.row, pins, retention.since)
@@ -307,7 +309,9 @@ class Compaction:
 def _tables_in_use(ledger: Ledger) -> set[str]:
     """Return the tables that revisions pin, or that runs may write which can still be published."""
     newest = ledger.revisions.get().revision
-    runs = [run for run in ledger.runs.list_all() if run.parent == newest and run.state in (*OPEN, RunState.HELD)]
+    runs = [
+        run for run in ledger.runs.list_all() if run.parent == newest and run.state in (*OPEN_STATES, RunState.HELD)
+    ]
     definitions = [recorded_queries(run.config) for run in runs]
     written = {table for each in definitions for table in (*query_columns(each), *query_inputs(each))}
     return written | {*ledger.runs.pinned_snapshots()}

@@ -156,7 +156,7 @@ def _damaged_error(home: Home, revision: int, difference: FingerprintDifference)
 
 def _changed_error(home: Home, ledger: Ledger, revision: int, difference: FingerprintDifference) -> CheckFailed:
     meaning = changed_meaning(home, ledger)
-    settings = f" The settings have changed since: {'; '.join(meaning.words)}." if meaning.words else ""
+    settings = f" The settings have changed since: {'; '.join(meaning.descriptions)}." if meaning.descriptions else ""
     return CheckFailed(
         f"the new tables differ from the old ones at revision {revision}: "
         f"{difference.describe(home.schedule.format_label(difference.epoch))}.{settings} Nothing was replaced.",

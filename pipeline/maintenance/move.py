@@ -38,7 +38,7 @@ from ..storage import copy_tables as tables
 from .move_target import MoveTarget
 
 JOURNAL, MARK = "move.json", "_move.json"
-AGAIN = "run the same command again: files that are copied and right are not copied again"
+REPEAT_COMMAND = "run the same command again: files that are copied and right are not copied again"
 Prove = Callable[[Home, Home, file_transfer.Say], dict[int, list[str]]]
 
 
@@ -51,8 +51,8 @@ class MoveResult:
     batches: batches.CopiedBatches
     copied: file_transfer.CopyResult
     rows: int  # number of copied rows of the database
-    proved: dict[int, list[str]]
-    held: list[str]  # ids of the held runs
+    proved_tables: dict[int, list[str]]
+    held_runs: list[str]  # ids of the held runs
 
 
 def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove | None = None) -> MoveResult | None:
@@ -89,7 +89,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         copied_tables = (
             tables.copy_tables(home, new, catalog, say)
             if home_identity.find_identity(home) is not None
-            else tables.NONE
+            else tables.NO_TABLES
         )
         copied = copied_batches.copied + copied_tables.copied + _copy_reports(home, new, say)
         say("database")
@@ -98,7 +98,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         batches.verify_copy(home, new, ledger, books)
         proved = _prove_copy(home, new, copied_tables, say, prove or _compare_copies)
         if _home_state(home, ledger) != before:
-            raise AltneuError("a run or a compaction has changed the home while it was copied.", AGAIN)
+            raise AltneuError("a run or a compaction has changed the home while it was copied.", REPEAT_COMMAND)
         _claim_prefix(to, home, catalog)
         _write_settings(home, new, settings)
         _release_prefix(to)
@@ -188,7 +188,7 @@ def _hold_journal(home: Home, to: MoveTarget) -> Iterator[str]:
                 f"repeat the command of that move; or name another folder; or give that move up: rm -r {folder}",
             )
         if not journal:  # the file is new, or a process was killed while it wrote it
-            catalog = home_identity.new_catalog(home_identity.REST if to.catalog else home_identity.PREFIX)
+            catalog = home_identity.new_catalog(home_identity.REST_PREFIX if to.catalog else home_identity.PREFIX)
             journal = {**expected, "catalog": catalog, "begun": clock.timestamp()}
             stream.seek(0)
             stream.truncate()
@@ -226,8 +226,8 @@ def _claim_prefix(to: MoveTarget, home: Home, catalog: str) -> None:
                 what = f"another move, of {claim['from']} into {claim['into']} on {claim['host']}"
                 then += f"; if that move was given up, delete what is below {to.store}"
             raise UsageError(f"{to.store} holds {what}.", then)
-        mine = {"catalog": catalog, "from": str(home.path), "into": str(to.folder), "host": socket.gethostname()}
-        filesystem.write_file(mark, json.dumps(mine).encode())
+        own_claim = {"catalog": catalog, "from": str(home.path), "into": str(to.folder), "host": socket.gethostname()}
+        filesystem.write_file(mark, json.dumps(own_claim).encode())
 
 
 def _release_prefix(to: MoveTarget) -> None:
@@ -241,7 +241,7 @@ def _translate_store_errors(to: MoveTarget) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        next_ = f"altneu doctor shows how a store is reached; then {AGAIN}"
+        next_ = f"altneu doctor shows how a store is reached; then {REPEAT_COMMAND}"
         raise Unavailable(f"{to.store}: {filesystem.format_store_error(error)}.", next_) from error
 
 
@@ -265,7 +265,7 @@ def _copy_reports(home: Home, new: Home, say: file_transfer.Say) -> file_transfe
     """Copy the report pages. Outdated pages are written again at the end of the move."""
     here, there = filesystem.normalize_location(home.reports_at), filesystem.normalize_location(new.reports_at)
     wanted = [
-        file_transfer.CopyRequest(location, there + location.removeprefix(here), info.bytes, info.changed)
+        file_transfer.CopyRequest(location, there + location.removeprefix(here), info.bytes, info.modified_at)
         for location, info in file_transfer.list_existing(here).items()
         if not location.removeprefix(here).startswith("/.")
     ]
@@ -280,7 +280,7 @@ def _write_settings(home: Home, new: Home, text: str) -> None:
         write_text(file, text)
         shutil.copymode(home.path / NAME, file)
     except OSError as error:
-        raise Unavailable(f"{file} cannot be written: {error.strerror}.", f"make room; then {AGAIN}") from None
+        raise Unavailable(f"{file} cannot be written: {error.strerror}.", f"make room; then {REPEAT_COMMAND}") from None
 
 
 def _prove_copy(
@@ -301,7 +301,7 @@ def _prove_copy(
         raise CheckFailed(
             f"{len(wrong)} of {len(copied_tables.files):,} files of the copy differ from those of the home; the first "
             f"is {wrong[0]}. They are deleted.",
-            AGAIN,
+            REPEAT_COMMAND,
         ) from error
 
 
@@ -331,16 +331,16 @@ def _compare_copies(home: Home, new: Home, say: file_transfer.Say) -> dict[int, 
         if set(row.collections) - set(recorded):
             recorded = {**published_fingerprints(original, row), **recorded}
         comparison = compare_fingerprints(copy, row, recorded)
-        if comparison.wrong:
+        if comparison.differences:
             raise CheckFailed(
                 f"the home itself does not hold what was published as revision {row.revision}: "
-                f"{', '.join(each.table for each in comparison.wrong)}.",
+                f"{', '.join(each.table for each in comparison.differences)}.",
                 "altneu audit --fingerprints; altneu repair; then move",
             )
         for table in set(row.snapshots) & set(SERVING_TABLES):
             if serving_tables.hash_sum(original.read_as_stored(table, row)) != serving_tables.hash_sum(
                 copy.read_as_stored(table, row)
             ):
-                raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", AGAIN)
+                raise CheckFailed(f"the copy of {table} at revision {row.revision} has other rows.", REPEAT_COMMAND)
         proved[row.revision] = comparison.compared
     return proved

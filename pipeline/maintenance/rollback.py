@@ -158,8 +158,8 @@ def _republish(
         run_id, [after[e].to_staged() if e in after else StagedBatch.for_removed_epoch(e) for e in epochs]
     )
     sums: dict[tuple[str, int, int], int] = {}
-    for measure, k, epoch, at, diff in ledger.outputs.total_diffs(parent.revision):
-        if at > target.revision:
+    for measure, k, epoch, revision, diff in ledger.outputs.total_diffs(parent.revision):
+        if revision > target.revision:
             sums[measure, k, epoch] = sums.get((measure, k, epoch), 0) - diff
     measures = {measure for measure, _, _ in sums}
     ledger.outputs.put_totals(run_id, measures, [(*key, diff) for key, diff in sums.items()])

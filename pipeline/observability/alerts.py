@@ -35,7 +35,7 @@ from ..state.records import Severity
 
 VARIABLE = "ALTNEU_ALERTS"
 EPOCH, TASK = "epoch", "task"  # the suites of problems that are no incidents
-MANY = 10  # problems that one message describes
+MAX_PROBLEMS = 10  # problems that one message describes
 
 Pages = Callable[[str], str]  # the name of a page's file → its address
 
@@ -64,7 +64,7 @@ class Problem:
     """A problem that has begun or is over, as one part of a message."""
 
     key: AlertKey
-    said: AlertKind
+    kind: AlertKind
     title: str
     lines: tuple[str, ...]
     severity: Severity = Severity.CRITICAL
@@ -188,12 +188,12 @@ def _send_to_channel(
     claimed = [
         problem
         for problem in news
-        if alert_log.is_claimable(sent.get((problem.key, problem.said)))
-        and alert_log.claim_message(ledger, channel.name, problem.key, problem.said, problem.epoch, problem.title)
+        if alert_log.is_claimable(sent.get((problem.key, problem.kind)))
+        and alert_log.claim_message(ledger, channel.name, problem.key, problem.kind, problem.epoch, problem.title)
     ]
     if not claimed:
         return
-    keys, received = [(problem.key, problem.said) for problem in claimed], False
+    keys, received = [(problem.key, problem.kind) for problem in claimed], False
     try:
         channel.send_message(_compose_message(home, claimed))
         received = True
@@ -202,14 +202,14 @@ def _send_to_channel(
 
 
 def _compose_message(home: Home, news: list[Problem]) -> Message:
-    opened = [problem for problem in news if problem.said is AlertKind.OPENED]
+    opened = [problem for problem in news if problem.kind is AlertKind.OPENED]
     title = news[0].title
     if len(news) > 1:
         counts = [(len(opened), "new"), (len(news) - len(opened), "over")]
         title = f"{', '.join(f'{n} {word}' for n, word in counts if n)}: {title}, …"
-    parts = [problem.render_text() for problem in news[:MANY]]
-    if len(news) > MANY:
-        parts.append(f"and {len(news) - MANY} more: altneu incidents --all")
+    parts = [problem.render_text() for problem in news[:MAX_PROBLEMS]]
+    if len(news) > MAX_PROBLEMS:
+        parts.append(f"and {len(news) - MAX_PROBLEMS} more: altneu incidents --all")
     severity = min((problem.severity for problem in opened), key=tuple(Severity).index, default=None)
     return Message(f"altneu: {title}", "\n\n".join([*parts, f"home: {home.path}"]), severity)
 
@@ -258,10 +258,13 @@ def _closed_problems(
             continue
         lines: tuple[str, ...] = ()
         if key.suite == EPOCH and row.epoch is not None and row.epoch in batches:
-            at = ledger.revisions.get(batches[row.epoch].revision)
-            if at.published_at > row.claimed_at:
+            publication = ledger.revisions.get(batches[row.epoch].revision)
+            if publication.published_at > row.claimed_at:
                 page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
-                lines = (f"revision {at.revision} has published it, {format_moment(at.published_at)}", f"page: {page}")
+                lines = (
+                    f"revision {publication.revision} has published it, {format_moment(publication.published_at)}",
+                    f"page: {page}",
+                )
         elif key.suite in (EPOCH, TASK):
             continue
         elif key not in known:

@@ -126,9 +126,9 @@ def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
     facets: dict[str, Any] = _run_facets(home, run)
     if run.error:
         facets["errorMessage"] = error_message_run.ErrorMessageRunFacet(run.error, "Python")
-    at = run.started_at if state is RunState.START else run.last_signal
-    own = RunEvent(
-        eventTime=at,
+    event_time = run.started_at if state is RunState.START else run.last_signal
+    run_event = RunEvent(
+        eventTime=event_time,
         eventType=state,
         run=Run(_event_uuid(run.started_at, run_id), facets),
         job=_job_of(home, run.kind),
@@ -138,10 +138,10 @@ def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
     )
     checks = [] if state is RunState.START else [each.to_check() for each in ledger.checks.select(run_id=run_id)]
     if not checks:
-        return [own]
+        return [run_event]
     return [
-        _audit_event(home, f"{run_id} audit", run.started_at, checks, _snapshots_seen(ledger, run_id), run, at),
-        own,
+        _audit_event(home, f"{run_id} audit", run.started_at, checks, _snapshots_seen(ledger, run_id), run, event_time),
+        run_event,
     ]
 
 

@@ -3,8 +3,8 @@
 `StageTelemetry` watches one attempt of a stage. Its `cost` is stored in the database with the stage's facts: `rows`,
 `files` and `bytes` are what the stage wrote, from Iceberg's own summaries; `python`, `jvm` and `workers` are the
 greatest resident memory of this process, of its Java and of Spark's Python workers, in bytes. Memory is sampled every
-`LOOK` seconds: a shorter peak may be missed, pages that forked workers share are counted in each of them, and executors
-on other machines are not seen.
+`SAMPLE_SECONDS` seconds: a shorter peak may be missed, pages that forked workers share are counted in each of them, and
+executors on other machines are not seen.
 
 The trace is made from the database once a run was published or has failed, and OpenTelemetry sends it to the address in
 `OTEL_EXPORTER_OTLP_ENDPOINT`, if that is set. A failure of telemetry never makes a run fail.
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from ..storage.warehouse import Warehouse
 
-LOOK = 0.5  # seconds between two samples of the memory
+SAMPLE_SECONDS = 0.5  # seconds between two samples of the memory
 Fields = dict[str, Any]  # the fields of an event or a span
 
 
@@ -150,7 +150,7 @@ def _watch_memory(peaks: dict[str, int]) -> Iterator[None]:
             peaks[kind] = max(peaks.get(kind, 0), size)
 
     try:
-        with run_periodically(LOOK, record_peaks):
+        with run_periodically(SAMPLE_SECONDS, record_peaks):
             yield
     finally:
         record_peaks()

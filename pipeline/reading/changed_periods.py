@@ -53,9 +53,9 @@ def list_changed_periods(
     changed = []
     for period in periods_of(schedule, unit, {*published, *(change.epoch for change in changes)}).values():
         was, is_now = period.is_complete(before), period.is_complete(after)
-        own = tuple(change for change in changes if period.contains(change.epoch))
-        if (was or is_now) and (own or was != is_now):
-            changed.append(PeriodChange(period, _classify_period_change(was=was, is_now=is_now), own))
+        own_changes = tuple(change for change in changes if period.contains(change.epoch))
+        if (was or is_now) and (own_changes or was != is_now):
+            changed.append(PeriodChange(period, _classify_period_change(was=was, is_now=is_now), own_changes))
     return changed
 
 

@@ -18,8 +18,8 @@ from .engine_protocol import R, Tables
 from .vertex_names import numbers_of_names as numbers_of
 from .views import require_answerable
 
-SHOWN = 200  # edges of a vertex whose landed rows are listed
-BEHIND = 12  # diffs, edges and landed rows that explain one differing row
+MAX_EDGES = 200  # edges of a vertex whose landed rows are listed
+MAX_EXPLAINING_ROWS = 12  # diffs, edges and landed rows that explain one differing row
 READS = ("upserts", "edges", "trussness", "degrees", "triangle_counts", "motif_counts", "names")
 Document = dict[str, Any]
 Vertex = int | str
@@ -68,8 +68,8 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
             motifs.setdefault(row["motif"], []).append(diff)
     edges = _edges_at(tables, revision, epoch, number)
     rows, called = (
-        landed_rows_with_fate(tables, revision, edges[:SHOWN], epoch),
-        _vertex_names(tables, revision, edges[:SHOWN], number),
+        landed_rows_with_fate(tables, revision, edges[:MAX_EDGES], epoch),
+        _vertex_names(tables, revision, edges[:MAX_EDGES], number),
     )
     return {
         "vertex": called[number],
@@ -83,9 +83,9 @@ def explain_vertex(tables: Tables[R], revision: Revision, epoch: int, name: str)
         "motif_diffs": motifs,
         "edges": [
             _edge_document(tables, revision, epoch, a=a, b=b, rows=rows, called=called, trussness=False)
-            for a, b in edges[:SHOWN]
+            for a, b in edges[:MAX_EDGES]
         ],
-        "edges_not_listed": max(0, len(edges) - SHOWN),
+        "edges_not_listed": max(0, len(edges) - MAX_EDGES),
     }
 
 
@@ -103,17 +103,17 @@ def explain_difference(tables: Tables[R], revision: Revision, epoch: int, a: int
         Lines with the stored diffs of the edge (or vertex), and the landed rows of the edge (or of the vertex's first
         edges) with their fate at the epoch.
     """
-    mine = [(a, b)] if b is not None else _edges_at(tables, revision, epoch, a)
+    edges = [(a, b)] if b is not None else _edges_at(tables, revision, epoch, a)
     label = tables.home.schedule.format_label
     lines = []
     for table in ("edges", "trussness") if b is not None else ("degrees", "triangle_counts"):
         of = f"a = {a} AND b = {b}" if b is not None else f"vertex = {a}"
         steps = []
-        for row in _select_stored_diffs(tables, revision, table, epoch, of)[:BEHIND]:
+        for row in _select_stored_diffs(tables, revision, table, epoch, of)[:MAX_EXPLAINING_ROWS]:
             k = f" of trussness {row['k']}" if table == "trussness" else ""
             steps.append(f"{row['diff']:+}{k} at {label(row['epoch'])} (revision {row['revision']})")
         lines.append(f"diffs stored in {table}: {', '.join(steps) or 'none'}")
-    for landed in landed_rows_with_fate(tables, revision, mine[:BEHIND], epoch)[:BEHIND]:
+    for landed in landed_rows_with_fate(tables, revision, edges[:MAX_EXPLAINING_ROWS], epoch)[:MAX_EXPLAINING_ROWS]:
         src, dst = name_vertices(tables, revision, [landed["src"], landed["dst"]])
         place = f"{landed['file']} line {landed['line']}"
         lines.append(f"landed at {landed['epoch']}: {landed['op']} {src} → {dst}, {place}: {landed['fate']}")
@@ -154,13 +154,13 @@ def _edge_document(
     trussness: bool = True,
     triangles: bool = False,
 ) -> Document:
-    mine = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
+    edge_rows = [row for row in rows if {row["src"], row["dst"]} == {a, b}]
     document: Document = {
         "edge": [called[a], called[b]],
         "epoch": tables.home.schedule.format_label(epoch),
         "revision": revision.revision,
-        "there": any(row["fate"] == "in force" for row in mine),
-        "rows": [{**row, "src": called[row["src"]], "dst": called[row["dst"]]} for row in mine],
+        "there": any(row["fate"] == "in force" for row in edge_rows),
+        "rows": [{**row, "src": called[row["src"]], "dst": called[row["dst"]]} for row in edge_rows],
     }
     if trussness:
         query = (
@@ -176,8 +176,8 @@ def _edge_document(
                     ends[one].add(other)
         third = sorted(ends[a] & ends[b]) if document["there"] else []  # an absent edge is in no triangle
         document["support"] = len(third)
-        document["triangles_with"] = name_vertices(tables, revision, third[:SHOWN])
-        document["triangles_not_listed"] = max(0, len(third) - SHOWN)
+        document["triangles_with"] = name_vertices(tables, revision, third[:MAX_EDGES])
+        document["triangles_not_listed"] = max(0, len(third) - MAX_EDGES)
     return document
 
 

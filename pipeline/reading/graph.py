@@ -306,11 +306,11 @@ class _InMemoryViews(Views[F]):
     """The views as tables in memory, made from Arrow tables by a function."""
 
     def __init__(self, graph: Graph, made: Callable[[pa.Table], F]) -> None:
-        self._graph, self._made = graph, made
+        self._graph, self._make_view = graph, made
 
     def _answer_question(self, question: Question) -> F:
         with translate_condition_errors(question.where):
-            return self._made(self._graph.ask(question).to_arrow())
+            return self._make_view(self._graph.ask(question).to_arrow())
 
 
 class Graph(Views["DataFrame"]):
@@ -505,12 +505,12 @@ class Graph(Views["DataFrame"]):
         The views are `{prefix}totals` (all epochs), `{prefix}vertices` and `{prefix}edges` (as of an epoch, by default
         the frontier), and the collections as `{prefix}diffs_…`.
         """
-        at = self.revision(revision, published_at).revision
+        number = self.revision(revision, published_at).revision
         frames: dict[str, Any] = {
-            "totals": self.totals(all_epochs=True, revision=at),
-            "vertices": self.vertices(as_of, at),
-            "edges": self.edges(as_of, at),
-            **{f"diffs_{table}": self.collection(table, at) for table in self.revision(at).collections},
+            "totals": self.totals(all_epochs=True, revision=number),
+            "vertices": self.vertices(as_of, number),
+            "edges": self.edges(as_of, number),
+            **{f"diffs_{table}": self.collection(table, number) for table in self.revision(number).collections},
         }
         for name, frame in frames.items():
             frame.createOrReplaceTempView(prefix + name)

@@ -12,7 +12,7 @@ from ..errors import AltneuError, UsageError
 from ..state import clock
 from ..state.ledger import Ledger
 
-AHEAD = timedelta(minutes=1)  # by which the clock of a reader may be ahead
+MAX_CLOCK_LEAD = timedelta(minutes=1)  # by which the clock of a reader may be ahead
 
 
 def parse_moment(text: str) -> datetime:
@@ -43,7 +43,7 @@ def choose_revision(ledger: Ledger, revision: int | None, published_at: str | No
     if revision is not None:
         raise UsageError("--revision and --published-at do not go together.", "leave one of them out")
     moment = parse_moment(published_at)
-    if moment > clock.read_clock() + AHEAD:
+    if moment > clock.read_clock() + MAX_CLOCK_LEAD:
         raise UsageError(f"{moment.isoformat()} has not come yet.", "leave --published-at out for the newest revision")
     row = ledger.revisions.published_before(moment)
     if row is None:

@@ -45,10 +45,10 @@ _TYPES = {"transitivity": "double", "published": "boolean"} | dict.fromkeys(
 
 @dataclass(frozen=True)
 class Answer:
-    """The rows of an answer: `listed`, or a `table` in memory, or a `frame` of Spark."""
+    """The rows of an answer: `rows`, or a `table` in memory, or a `frame` of Spark."""
 
     columns: tuple[str, ...]
-    listed: Sequence[Row] | None
+    rows: Sequence[Row] | None
     frame: DataFrame | None = None
     notes: tuple[str, ...] = field(default=())  # what a reader has to know besides the rows
     table: pa.Table | None = None
@@ -58,7 +58,7 @@ class Answer:
             for batch in self.table.slice(0, first).to_batches(max_chunksize=10_000):
                 yield from batch.to_pylist()
         elif self.frame is None:
-            yield from (self.listed or ())[:first]
+            yield from (self.rows or ())[:first]
         else:
             frame = self.frame if first is None else self.frame.limit(first)
             for row in frame.toLocalIterator():
@@ -67,7 +67,7 @@ class Answer:
     def count_rows(self) -> int:
         if self.table is not None:
             return int(self.table.num_rows)
-        return len(self.listed or ()) if self.frame is None else self.frame.count()
+        return len(self.rows or ()) if self.frame is None else self.frame.count()
 
     def arrow_schema(self) -> pa.Schema | None:
         """Return the schema, or None where the rows come from the database."""
@@ -89,7 +89,7 @@ class Answer:
             return self.frame.toArrow()
         kinds = {"double": pa.float64(), "string": pa.string(), "boolean": pa.bool_(), "bigint": pa.int64()}
         schema = pa.schema([(name, kinds[type_]) for name, type_ in self.sql_types().items()])
-        return pa.Table.from_pylist([dict(row) for row in self.listed or ()], schema=schema)
+        return pa.Table.from_pylist([dict(row) for row in self.rows or ()], schema=schema)
 
     def sql_types(self) -> dict[str, str]:
         """Map each column of rows from the database to its SQL type."""

@@ -161,15 +161,15 @@ class _Witnesses(Generic[R]):
         stored = {self.find_table(name): self.tables.read_table(self.find_table(name), self.revision) for name in names}
         text = query.text if query.has_landed else query.normal_form
         columns = {name: tuple(self.columns_of(name)) for name in names}
-        found: list[list[Document]] = []
+        witnesses: list[list[Document]] = []
         number = 0
         for witness in list_witness_queries(text, known, columns, "spark" if self.tables.distributed else "duckdb"):
             combinations = witness.sql.replace("{", "{{").replace("}", "}}")
             listed = f"SELECT *, count(*) OVER () AS _number FROM ({combinations}) AS w LIMIT {COMBINATIONS}"
             rows = self.tables.collect_rows(self.tables.select_rows(f"WITH {ctes} {listed}", **stored))
             number += rows[0]["_number"] if rows else 0
-            found += [_split_row(witness, row) for row in rows[: COMBINATIONS - len(found)]]
-        return self.add_landed_rows(found), number
+            witnesses += [_split_row(witness, row) for row in rows[: COMBINATIONS - len(witnesses)]]
+        return self.add_landed_rows(witnesses), number
 
     def find_table(self, relation: str) -> str:
         return self.definitions[relation].table if relation in self.definitions else _TABLES[relation]
@@ -233,7 +233,9 @@ class _Witnesses(Generic[R]):
             f"GROUP BY {listed} HAVING sum(diff) > 0"
         )
         rows = tables.select_rows(sql, rows=tables.read_table(definition.state_table, self.revision))
-        found = sorted(tables.collect_rows(rows), key=lambda each: (each["epoch"], each["seq"], each["op"] == "upsert"))
+        in_order = sorted(
+            tables.collect_rows(rows), key=lambda each: (each["epoch"], each["seq"], each["op"] == "upsert")
+        )
         label = tables.home.schedule.format_label
         return [
             {
@@ -241,7 +243,7 @@ class _Witnesses(Generic[R]):
                 "epoch": label(each["epoch"]),
                 "fate": _tell_fate(each, row),
             }
-            for each in found
+            for each in in_order
         ]
 
     def name_row(self, row: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:

@@ -25,15 +25,16 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True)
 class View:
-    """One form of a question. `words` are the epochs that it takes, and `options` what it takes besides `ANY`."""
+    """One form of a question. `epoch_arguments` are the epochs that it takes, and `options` what it takes besides
+    `COMMON_OPTIONS`."""
 
     name: str
-    words: str
+    epoch_arguments: str
     options: tuple[str, ...]
     columns: tuple[str, ...]
-    about: str
+    description: str
     measure: str = ""  # the column that `top` uses by default
-    whole: bool = False  # all rows are shown by default, because there are few for each epoch
+    shows_all_rows: bool = False  # all rows are shown by default, because there are few for each epoch
     order: tuple[str, ...] = ()  # the first columns of its sort order; the other columns follow
     reads: tuple[str, ...] = ()  # the tables that it is computed from; none where the database answers
     works: bool = False  # it is computed from all edges
@@ -41,7 +42,7 @@ class View:
     @property
     def title(self) -> str:
         needs = " --since-revision R" if "since_revision" in self.options else ""
-        return f"{self.name}{' ' if self.words else ''}{self.words}{needs}"
+        return f"{self.name}{' ' if self.epoch_arguments else ''}{self.epoch_arguments}{needs}"
 
 
 FLAGS = {
@@ -58,19 +59,27 @@ FLAGS = {
     "top": "--top",
     "limit": "--limit",
 }
-ANY = ("where", "sort", "top", "limit")
+COMMON_OPTIONS = ("where", "sort", "top", "limit")
 _TOTALS = ("epoch", "label", "revision", "vertices", "edges", "triangles", "max_trussness", "transitivity")
-_PUBLISHED = ("revision", "published_at")
-_AT = ("as_of", *_PUBLISHED)
-_WHO = ("vertices", "edge")
+_REVISION_OPTIONS = ("revision", "published_at")
+_TIME_OPTIONS = ("as_of", *_REVISION_OPTIONS)
+_VERTEX_OPTIONS = ("vertices", "edge")
 _PAIR = ("src", "dst")
-_CHANGED = ("epoch", "src", "dst", "diff")
+_CHANGE_COLUMNS = ("epoch", "src", "dst", "diff")
 VIEWS = (
-    View("totals", "", (*_AT, "all_epochs"), _TOTALS, "the graph's totals", measure="triangles", whole=True),
+    View(
+        "totals",
+        "",
+        (*_TIME_OPTIONS, "all_epochs"),
+        _TOTALS,
+        "the graph's totals",
+        measure="triangles",
+        shows_all_rows=True,
+    ),
     View(
         "vertices",
         "",
-        (*_AT, "vertices"),
+        (*_TIME_OPTIONS, "vertices"),
         ("vertex", "degree", "triangles", "clustering"),
         "every vertex with its degree, triangles, clustering, motifs",
         "degree",
@@ -79,7 +88,7 @@ VIEWS = (
     View(
         "edges",
         "",
-        (*_AT, *_WHO),
+        (*_TIME_OPTIONS, *_VERTEX_OPTIONS),
         (*_PAIR, "trussness"),
         "every edge with its trussness",
         "trussness",
@@ -88,27 +97,27 @@ VIEWS = (
     View(
         "changes",
         "FROM TO",
-        (*_PUBLISHED, "k", *_WHO),
+        (*_REVISION_OPTIONS, "k", *_VERTEX_OPTIONS),
         (*_PAIR, "trussness", "diff"),
         "edges to add (1) and to drop (-1) between two epochs; with --k those of the k-truss",
         "trussness",
-        order=_CHANGED,
+        order=_CHANGE_COLUMNS,
         reads=("trussness",),
     ),
     View(
         "changes",
         "",
-        ("since_revision", *_PUBLISHED, "all_epochs", *_WHO),
+        ("since_revision", *_REVISION_OPTIONS, "all_epochs", *_VERTEX_OPTIONS),
         (*_PAIR, "trussness", "diff"),
         "what a consumer of revision R applies",
         "trussness",
-        order=_CHANGED,
+        order=_CHANGE_COLUMNS,
         reads=("trussness",),
     ),
     View(
         "triangles",
         "",
-        (*_AT, *_WHO),
+        (*_TIME_OPTIONS, *_VERTEX_OPTIONS),
         ("a", "b", "c", "diff"),
         "every triangle",
         "diff",
@@ -118,7 +127,7 @@ VIEWS = (
     View(
         "triangles",
         "FROM TO",
-        (*_PUBLISHED, *_WHO),
+        (*_REVISION_OPTIONS, *_VERTEX_OPTIONS),
         ("a", "b", "c", "diff"),
         "triangles that came (1) and went (-1) between two epochs",
         "diff",
@@ -128,7 +137,7 @@ VIEWS = (
     View(
         "support",
         "",
-        (*_AT, *_WHO),
+        (*_TIME_OPTIONS, *_VERTEX_OPTIONS),
         (*_PAIR, "support"),
         "triangles on each edge",
         "support",
@@ -138,16 +147,16 @@ VIEWS = (
     View(
         "trusses",
         "",
-        (*_AT, "all_epochs"),
+        (*_TIME_OPTIONS, "all_epochs"),
         ("epoch", "label", "k", "edges", "exactly"),
         "the size of every k-truss",
         measure="edges",
-        whole=True,
+        shows_all_rows=True,
     ),
     View(
         "communities",
         "",
-        (*_AT, "k", *_WHO),
+        (*_TIME_OPTIONS, "k", *_VERTEX_OPTIONS),
         (*_PAIR, "community"),
         "the communities of the k-truss (default: the greatest k)",
         "community",
@@ -156,12 +165,17 @@ VIEWS = (
         works=True,
     ),
     View(
-        "query", "NAME", _AT, (), "the rows of a declared query, with `copies` where a row may recur", reads=("query",)
+        "query",
+        "NAME",
+        _TIME_OPTIONS,
+        (),
+        "the rows of a declared query, with `copies` where a row may recur",
+        reads=("query",),
     ),
     View(
         "query",
         "NAME",
-        ("since_revision", *_PUBLISHED, "all_epochs"),
+        ("since_revision", *_REVISION_OPTIONS, "all_epochs"),
         (),
         "what a consumer of the query at revision R applies",
         "diff",
@@ -170,7 +184,7 @@ VIEWS = (
     View(
         "quarantine",
         "[FROM [TO]]",
-        _PUBLISHED,
+        _REVISION_OPTIONS,
         ("epoch", "file", "line", "reason", "text"),
         "malformed rows with file, line and reason",
         measure="line",
@@ -231,17 +245,17 @@ class Question:
         if not forms:
             raise UsageError(f"there is no view {self.view!r}.", f"one of {', '.join(NAMES)}")
         since = self.since_revision is not None
-        fitting = [view for view in forms if len(self.span) in _WORDS[view.words]]
+        fitting = [view for view in forms if len(self.span) in _ARGUMENT_COUNTS[view.epoch_arguments]]
         if len(forms) > 1 and since:
             fitting = [view for view in fitting if "since_revision" in view.options] or fitting
         if not fitting:
-            takes = " or ".join(dict.fromkeys(view.words or "no epochs as words" for view in forms))
+            takes = " or ".join(dict.fromkeys(view.epoch_arguments or "no epochs as words" for view in forms))
             dated = len(self.span) == 1 and any("as_of" in view.options for view in forms)
             usage = f"altneu show {self.view} --as-of {self.span[0]}" if dated else _usage_of(self.view)
             raise UsageError(f"{self.view} takes {takes}, not {' '.join(self.span)!r}.", usage)
         view = fitting[0]
         for option in self.given_options():
-            if option not in (*view.options, *ANY):
+            if option not in (*view.options, *COMMON_OPTIONS):
                 others = [each.title for each in VIEWS if option in each.options]
                 raise UsageError(
                     f"{FLAGS[option]} cannot be combined with {view.title}, but with {', '.join(others)}.",
@@ -249,7 +263,7 @@ class Question:
                 )
         if "since_revision" in view.options and not since:
             raise UsageError(f"{self.view} needs two epochs, or --since-revision R.", _usage_of(self.view))
-        for one, other in (("top", "limit"), ("vertices", "edge"), _PUBLISHED):
+        for one, other in (("top", "limit"), ("vertices", "edge"), _REVISION_OPTIONS):
             if {one, other} <= set(self.given_options()):
                 raise UsageError(
                     f"{FLAGS[one]} and {FLAGS[other]} do not go together: give one of them.", _usage_of(self.view)
@@ -289,7 +303,7 @@ class Question:
         return name, self.top is not None or (self.sort or "").startswith("-")
 
 
-_WORDS = {"": (0,), "NAME": (1,), "FROM TO": (2,), "[FROM [TO]]": (0, 1, 2)}
+_ARGUMENT_COUNTS = {"": (0,), "NAME": (1,), "FROM TO": (2,), "[FROM [TO]]": (0, 1, 2)}
 
 
 def _usage_of(view: str) -> str:
@@ -298,4 +312,4 @@ def _usage_of(view: str) -> str:
 
 def view_table() -> list[tuple[str, str, str]]:
     """Return each view's title, what it shows, and its options, for the help and the documentation."""
-    return [(v.title, v.about, " ".join(FLAGS[o] for o in v.options if o != "since_revision")) for v in VIEWS]
+    return [(v.title, v.description, " ".join(FLAGS[o] for o in v.options if o != "since_revision")) for v in VIEWS]

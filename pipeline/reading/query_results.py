@@ -83,10 +83,10 @@ def select_result_diffs(tables: Tables[R], revision: Revision, query: QueryDefin
 
     What a compaction has folded is at the first epoch that is kept.
     """
-    at, listed = kept_epoch(revision), _quote_columns(tables, query)
+    folded_epoch, listed = kept_epoch(revision), _quote_columns(tables, query)
     sql = (
-        f"SELECT {listed}, {at} AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} "
-        f"WHERE epoch <= {revision.frontier} GROUP BY {listed}, {at} HAVING sum(diff) <> 0"
+        f"SELECT {listed}, {folded_epoch} AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} "
+        f"WHERE epoch <= {revision.frontier} GROUP BY {listed}, {folded_epoch} HAVING sum(diff) <> 0"
     )
     rows = tables.select_rows(sql, stored=tables.read_table(query.table, revision))
     return _name_result_vertices(tables, revision, query, rows)

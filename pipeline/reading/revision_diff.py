@@ -279,8 +279,8 @@ class RevisionDiff:
         rows = net.groupBy("query", "row").agg(F.min("epoch").alias("first"), F.first("n").alias("n"))
         came, went = F.greatest("n", F.lit(0)), F.greatest(-F.col("n"), F.lit(0))
         sums = [F.sum(came).alias("came"), F.sum(went).alias("went"), F.min("first").alias("first")]
-        found = {row["query"]: row.asDict() for row in rows.groupBy("query").agg(*sums).collect()}
-        return [{**row, "first": self._label_of(row["first"])} for _, row in sorted(found.items())]
+        changes = {row["query"]: row.asDict() for row in rows.groupBy("query").agg(*sums).collect()}
+        return [{**row, "first": self._label_of(row["first"])} for _, row in sorted(changes.items())]
 
     def _query_steps(self, spark: SparkSession, name: str, query: QueryDefinition | None, sign: int) -> DataFrame:
         """Return the signed rows of a query in one state, up to its frontier: query, row (as JSON), epoch, diff."""
@@ -299,11 +299,11 @@ class RevisionDiff:
         old = self._clamp_epochs(before.read_table(table, self.before.row), self.before.row)
         if self._is_additive:
             new = after.read_table(table, self.after.row)
-            mine, end = F.col("revision") > self.before.row.revision, self.before.row.frontier
+            is_newer, end = F.col("revision") > self.before.row.revision, self.before.row.frontier
             if end is None:
                 return old, self._clamp_epochs(new, self.after.row)
-            due = (F.col("epoch") > end) & ~mine  # stored before, but after the frontier then
-            return old, self._clamp_epochs(new.where(mine | due), self.after.row)
+            due = (F.col("epoch") > end) & ~is_newer  # stored before, but after the frontier then
+            return old, self._clamp_epochs(new.where(is_newer | due), self.after.row)
         new = self._clamp_epochs(after.read_table(table, self.after.row), self.after.row)
         if self._compares_by_name:
             old, new = self._with_keys(before, self.before, old, keys), self._with_keys(after, self.after, new, keys)

@@ -13,10 +13,10 @@ from .engine_protocol import R, Tables
 
 @dataclass(frozen=True)
 class RowFilter:
-    """A filter for the rows that touch one of some vertices, or with `all` every one of them."""
+    """A filter for the rows that touch one of some vertices, or with `requires_all` every one of them."""
 
     names: tuple[str, ...]  # as a person types them
-    all: bool = False
+    requires_all: bool = False
 
     def for_ids(self, tables: Tables[R], rows: R, columns: Sequence[str], ids: Iterable[str]) -> R:
         """Filter rows by vertices.
@@ -29,7 +29,7 @@ class RowFilter:
         """
         touched = [f"({' OR '.join(f'{column} = {vertex}' for column in columns)})" for vertex in ids]
         return tables.select_rows(
-            f"SELECT * FROM {{rows}} WHERE {(' AND ' if self.all else ' OR ').join(touched)}", rows=rows
+            f"SELECT * FROM {{rows}} WHERE {(' AND ' if self.requires_all else ' OR ').join(touched)}", rows=rows
         )
 
 

@@ -150,8 +150,8 @@ def select_changes_since(
     def signed_edges(revision: Revision, sign: int) -> R:
         if revision.frontier is None:
             return tables.select_rows("SELECT a, b, k, epoch, diff FROM {none}", none=tables.empty_rows("trussness"))
-        at = "t.epoch" if since is None else f"greatest(t.epoch, CAST({since} AS BIGINT))"
-        query = f"SELECT a, b, k, {at} AS epoch, {sign} * diff AS diff FROM {{stored}} t"
+        folded_epoch = "t.epoch" if since is None else f"greatest(t.epoch, CAST({since} AS BIGINT))"
+        query = f"SELECT a, b, k, {folded_epoch} AS epoch, {sign} * diff AS diff FROM {{stored}} t"
         query += f" WHERE t.epoch <= {revision.frontier}"
         return tables.select_rows(query, stored=tables.read_table("trussness", revision))
 

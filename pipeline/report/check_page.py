@@ -242,13 +242,13 @@ def _chart_points(
         high: float | None = 0
         if of != "wrong":
             value = low = high = None
-            at = place.get(epoch)
-            if at is not None and of == "rows":
-                band = volumes.usual_rows(numbers[max(0, at - volumes.WINDOW) : at], epoch, *learned)
-                value, (low, high) = numbers[at][1], band.row_bounds if band else (None, None)
-            elif at:  # a growth needs an epoch before
-                band = volumes.usual_growth(numbers[max(0, at - volumes.WINDOW - 1) : at], epoch, *learned)
-                value = (1 + max(numbers[at][1], 0)) / (1 + max(numbers[at - 1][1], 0))
+            position = place.get(epoch)
+            if position is not None and of == "rows":
+                band = volumes.usual_rows(numbers[max(0, position - volumes.WINDOW) : position], epoch, *learned)
+                value, (low, high) = numbers[position][1], band.row_bounds if band else (None, None)
+            elif position:  # a growth needs an epoch before
+                band = volumes.usual_growth(numbers[max(0, position - volumes.WINDOW - 1) : position], epoch, *learned)
+                value = (1 + max(numbers[position][1], 0)) / (1 + max(numbers[position - 1][1], 0))
                 low, high = (math.exp(band.low), math.exp(band.high)) if band else (None, None)
         failed = not record.passed and record.severity is not Severity.INFO
         points.append(

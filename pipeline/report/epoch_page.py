@@ -100,7 +100,7 @@ def _trend_chart_rows(state: ReportState, epoch: int) -> list[Document]:
     for each in state.epoch_window(epoch):
         if state.frontier is None or each > state.frontier:
             continue
-        batch, point = state.batches.get(each), state.at(each)
+        batch, point = state.batches.get(each), state.totals_at(each)
         landed = {"rows": batch.rows if batch else 0, "bad_rows": batch.bad_rows if batch else 0}
         rows.append({"epoch": each, "label": state.label(each), **landed, **point})
     return rows
@@ -108,12 +108,12 @@ def _trend_chart_rows(state: ReportState, epoch: int) -> list[Document]:
 
 def _landed_document(state: ReportState, batch: Batch, published: LandedBatch) -> Document:
     """Return the batch, compared with those of the landed epochs before and with the one that it replaced."""
-    place = bisect_right(state.landed, batch.epoch - 1)
-    past = [state.batches[epoch] for epoch in state.landed[max(0, place - volumes.WINDOW) : place]]
+    place = bisect_right(state.landed_epochs, batch.epoch - 1)
+    past = [state.batches[epoch] for epoch in state.landed_epochs[max(0, place - volumes.WINDOW) : place]]
     ingest = state.get_facts(published.run_id, IngestFacts)
     kept = ingest.quarantine_sample if ingest else ()
-    mine = [asdict(row) for row in kept if row.epoch in (None, batch.epoch)]
-    sample = [{name: value for name, value in row.items() if name != "epoch"} for row in mine]
+    sample_rows = [asdict(row) for row in kept if row.epoch in (None, batch.epoch)]
+    sample = [{name: value for name, value in row.items() if name != "epoch"} for row in sample_rows]
     return {
         "files": batch.files,
         "rows": batch.rows,
@@ -131,8 +131,8 @@ def usual_rows(state: ReportState, epoch: int) -> Document:
 
     `low` and `high` are None where there are too few epochs before.
     """
-    place = bisect_right(state.landed, epoch - 1)
-    past = [(each, state.batches[each].rows) for each in state.landed[max(0, place - volumes.WINDOW) : place]]
+    place = bisect_right(state.landed_epochs, epoch - 1)
+    past = [(each, state.batches[each].rows) for each in state.landed_epochs[max(0, place - volumes.WINDOW) : place]]
     seasons, width = (
         volumes.season_length(state.home.schedule.seconds),
         volumes.WIDTH[state.home.config.checks.sensitivity],
@@ -193,7 +193,7 @@ def _graph_document(state: ReportState, epoch: int) -> Document | None:
     """Return the totals at an epoch, their change since the epoch before, and how each revision has changed them."""
     if state.frontier is None or epoch > state.frontier:
         return None
-    now, then = state.at(epoch), state.at(epoch - 1)
+    now, then = state.totals_at(epoch), state.totals_at(epoch - 1)
     greatest = max(now["max_trussness"], then["max_trussness"])
     sizes, former = (truss_sizes(point["trusses"], greatest) for point in (now, then))
     trusses = [
@@ -270,7 +270,7 @@ def _audit_document(state: ReportState, epoch: int) -> Document:
 
 def _audit_findings(state: ReportState, audit: AuditStatus | None, rows: list[CheckRecord]) -> Document:
     return {
-        "fresh": bool(audit and audit.fresh),
+        "fresh": bool(audit and audit.is_current),
         "recomputed": bool(audit and audit.recomputed),
         "revision": audit.revision if audit else None,
         "at": audit.at if audit else None,
@@ -323,7 +323,7 @@ def _run_document(state: ReportState, run_id: str) -> Document:
 def _describe_run(state: ReportState, run_id: str) -> Document:
     stages = state.list_stages(run_id)
     kept = [
-        {"stage": row.stage, "state": row.state, "seconds": row.seconds, "facts": without_version(row.stored)}
+        {"stage": row.stage, "state": row.state, "seconds": row.seconds, "facts": without_version(row.stored_facts)}
         for row in stages
     ]
     return {

@@ -42,9 +42,9 @@ from .html.formatting import STATES, format_number, format_observed, join_words,
 GRID = 3_000  # the newest epochs, which are shown; older ones are found by name
 RUNS = 10  # the newest runs
 REVISIONS = 60  # the newest revisions, of which a reader may compare two
-CLOSED = 5  # the incidents that were closed last
+CLOSED_INCIDENTS = 5  # the incidents that were closed last
 ORDER = {"open": 0, "acknowledged": 1, "muted": 2}  # the order of incidents that are not closed
-LANDED = ("missing", "changed", "gone")  # states in which the landing differs from the database
+DIFFERING_STATES = ("missing", "changed", "gone")  # states in which the landing differs from the database
 
 
 def index_document(
@@ -123,7 +123,7 @@ def index_document(
         "incidents": sorted(
             (incident_document(home, one, at) for one in every if one.is_open), key=lambda one: ORDER[one["state"]]
         ),
-        "closed": [incident_document(home, one, at) for one in every if not one.is_open][:CLOSED],
+        "closed": [incident_document(home, one, at) for one in every if not one.is_open][:CLOSED_INCIDENTS],
         "checks": _check_links(ledger, every),
         "written": {"revision": newest.revision, "at": at},
     }
@@ -135,16 +135,20 @@ def greatest_trussness_by_epoch(ledger: Ledger, newest: Revision, low: int) -> C
     Only the epochs are read at which the edges of some k come or go.
     """
     moved = select_total_diffs(newest).subquery()
-    at = (
+    truss_diffs = (
         sa.select(moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
         .where(moved.c.measure == "truss")
         .subquery()
     )
-    net = sa.select(at.c.k, at.c.epoch, sa.func.sum(at.c["diff"]).label("diff")).group_by(at.c.k, at.c.epoch).subquery()
+    net = (
+        sa.select(truss_diffs.c.k, truss_diffs.c.epoch, sa.func.sum(truss_diffs.c["diff"]).label("diff"))
+        .group_by(truss_diffs.c.k, truss_diffs.c.epoch)
+        .subquery()
+    )
     edges = sa.func.sum(net.c["diff"]).over(partition_by=net.c.k, order_by=net.c.epoch)
-    there = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
-    before = sa.func.lag(there.c.there, 1, 0).over(partition_by=there.c.k, order_by=there.c.epoch)
-    steps = sa.select(there, before.label("before")).subquery()
+    presence = sa.select(net.c.k, net.c.epoch, sa.case((edges > 0, 1), else_=0).label("there")).subquery()
+    before = sa.func.lag(presence.c.there, 1, 0).over(partition_by=presence.c.k, order_by=presence.c.epoch)
+    steps = sa.select(presence, before.label("before")).subquery()
     rows = ledger.database.read_rows(
         sa.select(steps.c.epoch, steps.c.k, steps.c.there)
         .where(steps.c.there != steps.c.before)
@@ -256,11 +260,14 @@ def inspect_landing(
     """
     try:
         listing = listing or read_landing(home, ledger)
-        return describe_landing(list_unpublished_epochs(home, listing, stand), clock.store_moment(listing.at))
+        return describe_landing(list_unpublished_epochs(home, listing, stand), clock.store_moment(listing.listed_at))
     except (AltneuError, OSError):
         return None
 
 
 def describe_landing(states: Mapping[int, EpochComparison], at: str) -> Document:
     """Return where the landing differs from the database, by the states of those epochs, with the time."""
-    return {"at": at, **{name: [each.label for each in states.values() if each.state == name] for name in LANDED}}
+    return {
+        "at": at,
+        **{name: [each.label for each in states.values() if each.state == name] for name in DIFFERING_STATES},
+    }

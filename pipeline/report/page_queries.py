@@ -46,7 +46,7 @@ from ..state.totals import NOTHING, DisplayedTotals, sum_totals
 from .query_history import QueryHistory, read_query_histories
 
 WINDOW = 30  # epochs of history on an epoch's page
-LISTED = 100  # failed checks of a run that are read
+MAX_FAILED_CHECKS = 100  # failed checks of a run that are read
 
 
 class ReportState:
@@ -68,18 +68,19 @@ class ReportState:
         self.label = home.schedule.format_label
         self.newest = newest or ledger.revisions.get()
         self.frontier = self.newest.frontier
-        self.tried = list_unpublished(ledger)
+        self.unpublished_attempts = list_unpublished(ledger)
         if former:  # later attempts are not about that revision
             kept = {
-                each: [one for one in runs if one.parent < self.newest.revision] for each, runs in self.tried.items()
+                each: [one for one in runs if one.parent < self.newest.revision]
+                for each, runs in self.unpublished_attempts.items()
             }
-            self.tried = {each: runs for each, runs in kept.items() if runs}
+            self.unpublished_attempts = {each: runs for each, runs in kept.items() if runs}
         self.run_documents: dict[str, dict[str, Any]] = {}  # of runs that several pages show
         self._stages: dict[str, list[StageRecord]] = {}
         self._effects: dict[str, list[tuple[int, dict[str, int]]]] = {}
         self._read_batches()
         self._read_axis()
-        self.at = totals_by_epoch(ledger, self.newest, min([self.low - 1, *self.axis]), self.high)
+        self.totals_at = totals_by_epoch(ledger, self.newest, min([self.low - 1, *self.axis]), self.high)
         self.marks: InvalidationMarks = load_marks(ledger, self.newest, self.low, self.high)
         self._read_checks()
 
@@ -92,10 +93,10 @@ class ReportState:
         """Read every batch of the epochs, and the published batches of the landed epochs before."""
         published = select_landings(self.newest.revision).subquery()
         sizes = sa.select(batches.c.run_id, sa.func.count().label("epochs")).group_by(batches.c.run_id).subquery()
-        own = sa.select(published, runs.c.kind, runs.c.started_at, runs.c.finished_at)
-        own = own.join(runs, runs.c.run_id == published.c.run_id)
-        mine = (published.c.epoch >= self.low) & (published.c.epoch <= self.high)
-        within = own.where(mine).order_by(published.c.epoch, published.c.revision)
+        with_runs = sa.select(published, runs.c.kind, runs.c.started_at, runs.c.finished_at)
+        with_runs = with_runs.join(runs, runs.c.run_id == published.c.run_id)
+        in_range = (published.c.epoch >= self.low) & (published.c.epoch <= self.high)
+        within = with_runs.where(in_range).order_by(published.c.epoch, published.c.revision)
         rows = [LandedBatch.from_row(row) for row in self.read_rows(within)]
         some = sizes.c.run_id.in_(sorted({row.run_id for row in rows}))
         epochs = {row.run_id: row.epochs for row in self.read_rows(sa.select(sizes).where(some))}
@@ -121,16 +122,16 @@ class ReportState:
         last = [group[-1] for group in self.landings.values() if group[-1].digest]
         for batch in (*map(Batch.from_row, self.read_rows(before)), *last):
             self.batches[batch.epoch] = batch
-        for epoch, group in self.tried.items():
+        for epoch, group in self.unpublished_attempts.items():
             if self.low <= epoch <= self.high:
                 self.attempts[epoch] += [(one, None) for one in group]
-                self.attempts[epoch].sort(key=lambda pair: pair[0].last)
-        self.landed = sorted(self.batches)
+                self.attempts[epoch].sort(key=lambda pair: pair[0].last_seen_at)
+        self.landed_epochs = sorted(self.batches)
 
     def newest_unresolved(self, epoch: int) -> Attempt | None:
         """Return the newest run of an epoch that has not published and still matters, or None."""
         group = self.landings.get(epoch)
-        return newest_unresolved(self.tried.get(epoch, []), group[-1].revision if group else 0)
+        return newest_unresolved(self.unpublished_attempts.get(epoch, []), group[-1].revision if group else 0)
 
     def former_batch(self, epoch: int) -> LandedBatch | None:
         """Return the batch that the published one replaced, or None when there is none, or it was the same."""
@@ -208,7 +209,7 @@ class ReportState:
         ends_of = sa.select(sa.func.count(now.c.epoch), sa.func.min(now.c.epoch), sa.func.max(now.c.epoch))
         many, first, last = tuple(self.read_rows(ends_of)[0])
         ends = [epoch for epoch in (first, last, self.frontier) if epoch is not None]
-        known = [*ends, *self.tried]
+        known = [*ends, *self.unpublished_attempts]
         if not known:
             self.axis: list[int] = []
             return
@@ -284,10 +285,10 @@ class ReportState:
                 sa.cast(sa.func.sum(sa.case((moved.c.measure == name, moved.c["diff"]), else_=0)), sa.BigInteger)
                 for name in SUMS
             ]
-            mine = sa.select(moved.c.epoch, *sums).where(moved.c.run_id == run_id)
+            run_diffs = sa.select(moved.c.epoch, *sums).where(moved.c.run_id == run_id)
             now = dict.fromkeys(SUMS, 0)
             effects: list[tuple[int, dict[str, int]]] = []
-            for epoch, *diffs in map(tuple, self.read_rows(mine.group_by(moved.c.epoch).order_by(moved.c.epoch))):
+            for epoch, *diffs in map(tuple, self.read_rows(run_diffs.group_by(moved.c.epoch).order_by(moved.c.epoch))):
                 now = {name: now[name] + diff for name, diff in zip(SUMS, diffs, strict=True)}
                 effects.append((epoch, now))
             self._effects[run_id] = effects
@@ -339,7 +340,7 @@ class ReportState:
     def failures_of(self, run_id: str) -> list[CheckRecord]:
         """Return the failed checks of a run, whether it has published or not."""
         mine = (checks.c.run_id == run_id) & sa.not_(checks.c.passed)
-        statement = sa.select(checks).where(mine).order_by(checks.c.id).limit(LISTED)
+        statement = sa.select(checks).where(mine).order_by(checks.c.id).limit(MAX_FAILED_CHECKS)
         return [CheckRecord.from_row(row) for row in self.read_rows(statement)]
 
     def checked_epochs(self, run_id: str) -> list[int]:
@@ -361,8 +362,8 @@ def totals_by_epoch(
         high: The last epoch.
     """
     moved = select_total_diffs(newest).subquery()
-    at = sa.select(moved.c.measure, moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
-    diffs = at.where(moved.c.epoch <= high).subquery()
+    folded = sa.select(moved.c.measure, moved.c.k, fold_epochs(moved.c.epoch, low), moved.c["diff"])
+    diffs = folded.where(moved.c.epoch <= high).subquery()
     key = (diffs.c.measure, diffs.c.k, diffs.c.epoch)
     total = sa.cast(sa.func.sum(diffs.c["diff"]), sa.BigInteger).label("diff")
     rows = ledger.database.read_rows(sa.select(*key, total).group_by(*key).order_by(diffs.c.epoch))

@@ -24,14 +24,15 @@ class PageStore:
     def __init__(self, home: Home) -> None:
         self.home, self._local = home, None if home.reports_remotely else home.reports
         self._stamps = self._list_files()
-        self._due: dict[str, str] = {}
+        self._pages_to_write: dict[str, str] = {}
 
     def _list_files(self) -> dict[str, int]:
         if self._local is not None:  # Arrow is slow to import
             return dict(_list_folder(self._local)) if self._local.exists() else {}
         with self._translate_store_errors():
             return {
-                name: round(info.changed * 1e9) for name, info in filesystem.list_files(self.home.reports_at).items()
+                name: round(info.modified_at * 1e9)
+                for name, info in filesystem.list_files(self.home.reports_at).items()
             }
 
     def list_names(self) -> Iterable[str]:
@@ -61,7 +62,7 @@ class PageStore:
     def put_page(self, name: str, text: str) -> None:
         """Write a page, as a whole or not at all."""
         if self._local is None:
-            self._due[name], self._stamps[name] = text, 0
+            self._pages_to_write[name], self._stamps[name] = text, 0
             return
         path = self._local / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,13 +77,14 @@ class PageStore:
 
     def flush_pages(self) -> None:
         """Send the pages that were put, and read their times."""
-        if not self._due:
+        if not self._pages_to_write:
             return
         with self._translate_store_errors():
             filesystem.map_parallel(
-                lambda name: filesystem.write_file(self.page_location(name), self._due[name].encode()), self._due
+                lambda name: filesystem.write_file(self.page_location(name), self._pages_to_write[name].encode()),
+                self._pages_to_write,
             )
-        self._due.clear()
+        self._pages_to_write.clear()
         self._stamps = self._list_files()
 
     @contextlib.contextmanager

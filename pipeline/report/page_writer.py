@@ -44,7 +44,7 @@ from .rows_page import page_name as rows_name
 
 PAGES = 200  # pages that are written at once, those of the newest epochs
 CHUNK = 200  # epochs that are read at once
-KEPT = 60  # pages of rows that are kept, the newest
+KEPT_ROWS_PAGES = 60  # pages of rows that are kept, the newest
 MANIFEST = ".pages.json"
 _ROWS = re.compile(r"rows=(.+)\.revision=(\d+)\.html")
 
@@ -107,11 +107,11 @@ def render_index(
         base: The address of the pages.
         read: What `compare_statuses` has just returned (default: it is read here, as far as it can be read).
     """
-    at = clock.timestamp()
+    written_at = clock.timestamp()
     stand = read[0] if read else list_epoch_statuses(ledger, ledger.revisions.get())
-    landing = describe_landing(read[1], at) if read else inspect_landing(home, ledger, stand)
+    landing = describe_landing(read[1], written_at) if read else inspect_landing(home, ledger, stand)
     every = incidents.list_incidents(ledger)
-    document = index_document(home, ledger, stand, at, lambda epoch: "new", landing, every)
+    document = index_document(home, ledger, stand, written_at, lambda epoch: "new", landing, every)
     document |= _written_pages(home, _readable_store(home), stand.newest)
     return render_index_page(document, lambda name: True, inside, base)
 
@@ -188,7 +188,7 @@ def write_pages(
         Unavailable: The store of `[reports] uri` does not accept the pages.
     """
     folder = PageStore(home)
-    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
+    written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     files = ReportIndex(home, ledger, stand, folder)
     wanted = sorted(set(epochs))[-limit if limit else 0 :]
     files.expect_pages(wanted)
@@ -197,7 +197,7 @@ def write_pages(
     frontier = stand.newest.frontier
     for epoch in {frontier, *(wanted if len(wanted) == 1 else ())} - {None}:
         if frontier is not None and epoch is not None and epoch <= frontier:
-            _write_rows(home, ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=at, files=files)
+            _write_rows(home, ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=written_at, files=files)
     files.remove_old_rows_pages()
 
     def has_page(name: str) -> bool:
@@ -214,23 +214,26 @@ def write_pages(
             files.put_page(
                 epoch,
                 render_epoch_page(
-                    describe_epoch(state, epoch, at), files.has_page, known, links, files.rows_page(epoch)
+                    describe_epoch(state, epoch, written_at), files.has_page, known, links, files.rows_page(epoch)
                 ),
-                at,
+                written_at,
             )
     for epoch in put_off:
         if not files.is_marked_outdated(epoch):
             files.put_page(
-                epoch, render_outdated_page(home.schedule.format_label(epoch), stand.newest.revision, at), at, old=True
+                epoch,
+                render_outdated_page(home.schedule.format_label(epoch), stand.newest.revision, written_at),
+                written_at,
+                old=True,
             )
     moving = check_page.checks_to_refresh(ledger, known)
     for key, name in known.items():
         if key not in moving and name in folder:
             continue
-        document = check_page.check_history(home, ledger, stand, every, key, at)
+        document = check_page.check_history(home, ledger, stand, every, key, written_at)
         folder.put_page(name, render_check_page(document, has_page, home.config.checks.sensitivity))
     landing = inspect_landing(home, ledger, stand, listing)
-    document = index_document(home, ledger, stand, at, files.shown_state, landing, every)
+    document = index_document(home, ledger, stand, written_at, files.shown_state, landing, every)
     folder.put_page("index.html", render_index_page(document | _written_pages(home, folder, stand.newest), has_page))
     files.save_stamps()
     return [folder.page_location(name) for name in ("index.html", *map(files.page_name, wanted))]
@@ -239,11 +242,17 @@ def write_pages(
 def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
     """Write the page of an epoch as a revision published it, under a name of its own, and return its path or URI."""
     folder = PageStore(home)
-    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
+    written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     files, row = ReportIndex(home, ledger, stand, folder), ledger.revisions.get(revision)
     if row.frontier is not None and epoch <= row.frontier:
         _write_rows(
-            home, ledger, row, epoch=epoch, axis=list_epoch_statuses(ledger, row).shown_epochs, at=at, files=files
+            home,
+            ledger,
+            row,
+            epoch=epoch,
+            axis=list_epoch_statuses(ledger, row).shown_epochs,
+            at=written_at,
+            files=files,
         )
     rows = _existing_rows_page(home, folder, epoch, revision)
     text = render_epoch_page(
@@ -272,16 +281,16 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
         AltneuError: The tables cannot be read by one process.
     """
     folder = PageStore(home)
-    at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
+    written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     axis = (
         stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
     )
     files, label = ReportIndex(home, ledger, stand, folder), home.schedule.format_label(epoch)
-    document = vertices.describe_vertex(home, row, epoch, vertex, axis, at)
+    document = vertices.describe_vertex(home, row, epoch, vertex, axis, written_at)
     name = vertex_file(vertex, label, row.revision)
     document["rows_page"] = rows_name(label, row.revision)
     folder.put_page(name, render_vertex_page(document, files.has_page_or_rows))
-    _write_rows(home, ledger, row, epoch=epoch, axis=axis, at=at, files=files, again=True)
+    _write_rows(home, ledger, row, epoch=epoch, axis=axis, at=written_at, files=files, again=True)
     folder.flush_pages()
     return folder.page_location(name)
 
@@ -333,17 +342,17 @@ class ReportIndex:
     def __init__(self, home: Home, ledger: Ledger, stand: EpochStatuses, folder: PageStore) -> None:
         self.home, self.stand, self.folder = home, stand, folder
         self.entries: dict[int, dict[str, Any]] = {}
-        self._place = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}
+        self._position = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}
         known = self._read_stamps()
-        there = {}
+        existing_pages = {}
         self._rows: dict[str, dict[int, int]] = {}  # label → revision → when its page of rows was written
         for name in folder.list_names():
             self.add_rows_page(name)
             if name.startswith("epoch=") and name.endswith(".html"):
-                there[name] = folder.written_at(name)
+                existing_pages[name] = folder.written_at(name)
         self._page_names = {epoch: page_name(home, epoch) for epoch in {*known, *stand.shown_epochs, *stand.rows}}
         labels = {name: epoch for epoch, name in self._page_names.items()}
-        for name, written in there.items():
+        for name, written in existing_pages.items():
             if name in labels:
                 entry = known.get(labels[name], {})  # pages without a stamp are out of date
                 self.entries[labels[name]] = entry if entry.get("mtime") == written else {}
@@ -391,7 +400,7 @@ class ReportIndex:
     def remove_old_rows_pages(self) -> None:
         """Delete old pages of rows, except the newest and those that the page of an older revision links."""
         every = [(when, label, revision) for label, mine in self._rows.items() for revision, when in mine.items()]
-        for _, label, revision in sorted(every)[: max(len(every) - KEPT, 0)]:
+        for _, label, revision in sorted(every)[: max(len(every) - KEPT_ROWS_PAGES, 0)]:
             if f"epoch={label}.revision={revision}.html" in self.folder:
                 continue
             self.folder.delete_page(rows_name(label, revision))
@@ -410,7 +419,7 @@ class ReportIndex:
             self.stand.newest_unresolved(epoch),
             self.stand.newest.frontier,
         )
-        place, axis = self._place.get(epoch), self.stand.shown_epochs
+        place, axis = self._position.get(epoch), self.stand.shown_epochs
         around = [] if place is None else [*axis[max(place - 1, 0) : place], *axis[place + 1 : place + 2]]
         return [
             max(row.revision, self.stand.marks.everywhere),
@@ -418,8 +427,8 @@ class ReportIndex:
             frontier is not None and epoch <= frontier,
             self.home.config.checks.sensitivity,
             self.stand.put_back,  # the page shows how its batch has changed later epochs up to this one
-            [tried.run_id, tried.state, tried.last] if tried else None,
-            len(self.stand.tried.get(epoch, ())),
+            [tried.run_id, tried.state, tried.last_seen_at] if tried else None,
+            len(self.stand.unpublished_attempts.get(epoch, ())),
             None if place is None else axis[max(place - WINDOW + 1, 0)],  # the first epoch of its charts
             [[self.home.schedule.format_label(each), self.has_page(self.page_name(each))] for each in around],
             self.rows_page(epoch),

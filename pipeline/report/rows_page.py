@@ -3,8 +3,9 @@
 It shows the first vertices and edges, the edges that came and went since the epoch before, the densest trusses as
 pictures, and how they have changed. Unlike the page of an epoch, it reads the tables.
 
-DuckDB reads them as a revision pins them where little is stored (`MOST`); otherwise the page shows the commands. This
-takes some tenths of a second and starts no Spark. A page always shows the state at the revision in its name.
+DuckDB reads them as a revision pins them where little is stored (`MAX_STORED_ROWS`); otherwise the page shows the
+commands. This takes some tenths of a second and starts no Spark. A page always shows the state at the revision in its
+name.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from .page_queries import totals_by_epoch
 if TYPE_CHECKING:
     from ..storage.duckdb_tables import DuckTables
 
-MOST = 2_000_000  # stored rows up to which the tables are read
+MAX_STORED_ROWS = 2_000_000  # stored rows up to which the tables are read
 ROWS = 300  # rows of each table on the page
 EPOCHS = 12  # epochs over which the trusses are followed
 FOLLOWED = 400  # edges at each of these epochs up to which trusses are followed and drawn
-MOVED = 50_000  # changes at these epochs up to which trusses are followed
+MAX_CHANGES = 50_000  # changes at these epochs up to which trusses are followed
 DRAWN, VERTICES = 6, 60  # pictures of communities, and vertices in each
-NAMED = 8  # vertices that a list names
-READ = ("degrees", "triangle_counts", "trussness")
+NAMED_VERTICES = 8  # vertices that a list names
+READ_TABLES = ("degrees", "triangle_counts", "trussness")
 
 Edge = tuple[int, int]
 Group = frozenset[int]  # the vertices of a community
@@ -90,9 +91,9 @@ def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: S
     from ..storage.duckdb_tables import DuckTables
 
     tables = DuckTables(home)
-    stored = tables.count_stored_rows(row, READ)
-    if stored > MOST:
-        return {**document, "why": f"{stored:,} rows are stored, and a page reads {MOST:,} at most"}
+    stored = tables.count_stored_rows(row, READ_TABLES)
+    if stored > MAX_STORED_ROWS:
+        return {**document, "why": f"{stored:,} rows are stored, and a page reads {MAX_STORED_ROWS:,} at most"}
     points = totals_by_epoch(ledger, row, window[0] - 1, epoch)
     return {
         **document,
@@ -114,10 +115,16 @@ def _row_tables(
         raise AltneuError("a page starts no Spark.")
 
     graph, label = Graph.for_home(home, ledger, refuse_spark, Engine.duckdb), home.schedule.format_label
-    at: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
+    moment: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
     questions = [
-        ("vertices", "Vertices", Question("vertices", top=ROWS, **at), point["vertices"], "those with the most edges"),
-        ("edges", "Edges", Question("edges", top=ROWS, **at), point["edges"], "those of the greatest trussness"),
+        (
+            "vertices",
+            "Vertices",
+            Question("vertices", top=ROWS, **moment),
+            point["vertices"],
+            "those with the most edges",
+        ),
+        ("edges", "Edges", Question("edges", top=ROWS, **moment), point["edges"], "those of the greatest trussness"),
     ]
     if window[1:]:
         span = (label(window[-2]), label(epoch))
@@ -164,19 +171,19 @@ def _truss_flows(
     k = ks[0]
     query = (
         f"SELECT a, b, k, greatest(epoch, {window[0]}) AS epoch, CAST(sum(diff) AS BIGINT) AS diff FROM {{stored}} "
-        f"WHERE k >= {k} AND epoch <= {window[-1]} GROUP BY ALL HAVING sum(diff) <> 0 LIMIT {MOVED + 1}"
+        f"WHERE k >= {k} AND epoch <= {window[-1]} GROUP BY ALL HAVING sum(diff) <> 0 LIMIT {MAX_CHANGES + 1}"
     )
     diffs = tables.collect_rows(tables.select_rows(query, stored=tables.read_table("trussness", row)))
-    if len(diffs) > MOVED:
+    if len(diffs) > MAX_CHANGES:
         return {"k": k, "edges": _edges_inside(sizes[-1], k), "epochs": [], "drawn": []}
     states = _trussness_by_epoch(diffs, window)
     ends = sorted({end for state in states for edge in state for end in edge})
     names: dict[int, Any] = {end: end for end in ends}
     if tables.home.config.vertices.ids != "integer" and ends:
-        mine = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, ends))})"
+        names_query = f"SELECT id, name FROM {{book}} WHERE id IN ({', '.join(map(str, ends))})"
         names = {
             each["id"]: each["name"]
-            for each in tables.collect_rows(tables.select_rows(mine, book=tables.read_table("names", row)))
+            for each in tables.collect_rows(tables.select_rows(names_query, book=tables.read_table("names", row)))
         }
     groups = [edge_communities(state) for state in states]
     numbers = number_communities(groups)
@@ -253,8 +260,8 @@ def edge_communities(edges: Iterable[Edge]) -> dict[Group, list[Edge]]:
     for edge in listed:
         classes[find_root(edge)].append(edge)
     communities: dict[Group, list[Edge]] = {}
-    for mine in sorted(classes.values(), key=lambda mine: (-len(mine), mine)):
-        communities.setdefault(frozenset(end for edge in mine for end in edge), []).extend(mine)
+    for members in sorted(classes.values(), key=lambda members: (-len(members), members)):
+        communities.setdefault(frozenset(end for edge in members for end in edge), []).extend(members)
     return communities
 
 
@@ -276,20 +283,20 @@ def number_communities(groups: Sequence[Iterable[Group]]) -> list[list[int]]:
     numbers: list[list[int]] = []
     last = 0
     for place, now in enumerate(groups):
-        mine: dict[int, int] = {}
+        own_numbers: dict[int, int] = {}
         if place:
             taken: set[int] = set()
             flows = sorted(_community_flows(groups[place - 1], now), key=lambda flow: (-flow[2], flow[0], flow[1]))
             for i, j, _ in flows:
-                if i not in taken and j not in mine:
+                if i not in taken and j not in own_numbers:
                     taken.add(i)
-                    mine[j] = numbers[-1][i]
+                    own_numbers[j] = numbers[-1][i]
         row = []
         for j, _ in enumerate(now):
-            if j not in mine:
+            if j not in own_numbers:
                 last += 1
-                mine[j] = last
-            row.append(mine[j])
+                own_numbers[j] = last
+            row.append(own_numbers[j])
         numbers.append(row)
     return numbers
 
@@ -312,7 +319,7 @@ def _community_events(groups: Sequence[Iterable[Group]], numbers: Sequence[Seque
 
 def _list_members(vertices: Iterable[int], called: Mapping[int, Any]) -> Document:
     every = sorted(vertices)
-    return {"count": len(every), "first": [called[vertex] for vertex in every[:NAMED]]}
+    return {"count": len(every), "first": [called[vertex] for vertex in every[:NAMED_VERTICES]]}
 
 
 def _drawn_community(
@@ -321,7 +328,7 @@ def _drawn_community(
     """Return a community to draw; of a large one only the vertices with the most edges in it are drawn."""
     degree = Counter(end for edge in edges for end in edge)
     drawn_vertices = sorted(degree, key=lambda vertex: (-degree[vertex], vertex))[:VERTICES]
-    place = {vertex: at for at, vertex in enumerate(sorted(drawn_vertices))}
+    place = {vertex: position for position, vertex in enumerate(sorted(drawn_vertices))}
     present = set(edges)
     shown = [pair for pair in combinations(sorted(drawn_vertices), 2) if pair in present]
     return {

@@ -21,11 +21,11 @@ from .epoch_page import Document
 if TYPE_CHECKING:
     from ..storage.duckdb_tables import DuckTables
 
-MOST = 20_000_000  # stored rows up to which the tables are read; only rows of a few vertices leave DuckDB
+MAX_STORED_ROWS = 20_000_000  # stored rows up to which the tables are read; only rows of a few vertices leave DuckDB
 EDGES = 300  # edges on the page
-DRAWN = 40  # neighbours in the picture
+DRAWN_NEIGHBOURS = 40  # neighbours in the picture
 EPOCHS = 800  # epochs in the small charts, the newest
-READ = ("degrees", "triangle_counts", "trussness")
+READ_TABLES = ("degrees", "triangle_counts", "trussness")
 MEASURES = ("degree", "triangles", "trussness")
 
 
@@ -52,9 +52,11 @@ def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Se
     if filesystem.local_path(home.warehouse) is None:
         raise _no_page_error(home, row, epoch, vertex, "the tables are not on a disk of this machine")
     tables, label = DuckTables(home), home.schedule.format_label
-    stored = tables.count_stored_rows(row, READ)
-    if stored > MOST:
-        raise _no_page_error(home, row, epoch, vertex, f"{stored:,} rows are stored, and a page reads {MOST:,} at most")
+    stored = tables.count_stored_rows(row, READ_TABLES)
+    if stored > MAX_STORED_ROWS:
+        raise _no_page_error(
+            home, row, epoch, vertex, f"{stored:,} rows are stored, and a page reads {MAX_STORED_ROWS:,} at most"
+        )
     (number,) = numbers_of_names(tables, [vertex], row)
     window = [each for each in axis if each <= epoch and (row.since is None or each >= row.since)][-EPOCHS:]
     series = _vertex_series(tables, row, number, window)
@@ -66,7 +68,7 @@ def describe_vertex(home: Home, row: Revision, epoch: int, vertex: str, axis: Se
         )
     trussness_by_neighbour = {b if a == number else a: k for (a, b), k in edges.items()}
     near = sorted(trussness_by_neighbour, key=lambda other: (-trussness_by_neighbour[other], other))
-    drawn = sorted([number, *near[:DRAWN]])
+    drawn = sorted([number, *near[:DRAWN_NEIGHBOURS]])
     among = ", ".join(map(str, drawn))
     k_of = _neighbourhood_edges(tables, row, epoch, f"a IN ({among}) AND b IN ({among})")
     names = _vertex_names(tables, row, [number, *near[:EDGES]])
@@ -112,10 +114,10 @@ def _vertex_series(tables: DuckTables, row: Revision, number: int, window: Seque
             sums[each["epoch"]][each["k"]] += each["diff"]
         return sums
 
-    own = f"vertex = {number}"
+    condition = f"vertex = {number}"
     read = {
-        "degree": sum_by_epoch("degrees", own, "0"),
-        "triangles": sum_by_epoch("triangle_counts", own, "0"),
+        "degree": sum_by_epoch("degrees", condition, "0"),
+        "triangles": sum_by_epoch("triangle_counts", condition, "0"),
         "trussness": sum_by_epoch("trussness", f"a = {number} OR b = {number}", "k"),
     }
     series: dict[str, list[int]] = {}

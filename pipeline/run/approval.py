@@ -24,7 +24,7 @@ from ..state.ledger import Ledger
 from ..state.records import RunKind, RunRecord, RunState, Verdict
 from ..state.stage_results import AuditFacts
 
-FEW = 8  # epochs that a command names one by one
+MAX_NAMED_EPOCHS = 8  # epochs that a command names one by one
 
 
 def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
@@ -194,7 +194,7 @@ def rerun_command(home: Home, run: RunRecord) -> str:
     if run.kind is not RunKind.RUN:
         return f"altneu rebuild {'--from-landing ' if run.kind is RunKind.RELOAD else ''}--hold"
     labels = [home.schedule.format_label(epoch) for epoch in sorted(run.epochs)]
-    if len(labels) <= FEW:
+    if len(labels) <= MAX_NAMED_EPOCHS:
         return f"altneu run {' '.join(labels)} --hold"
     return f"altneu backfill {labels[0]} {labels[-1]} --hold"
 

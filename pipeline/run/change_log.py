@@ -200,15 +200,15 @@ def _select_steps(
     tables: Tables[R], row: Revision, between: tuple[Revision, Revision] | None, table: str, *ends: str
 ) -> R:
     """Add up the diffs of a table along the epochs, by the vertices in `ends`: key, other, epoch, value."""
-    at = kept_epoch(row)
+    folded_epoch = kept_epoch(row)
     amount, data = "k * diff" if table == "trussness" else "diff", ", ".join(ends)
-    query = f"SELECT {data}, {at} AS epoch, CAST(sum({amount}) AS BIGINT) AS n FROM {{rows}}"
+    query = f"SELECT {data}, {folded_epoch} AS epoch, CAST(sum({amount}) AS BIGINT) AS n FROM {{rows}}"
     query += f" WHERE epoch <= {row.frontier}"
     relations = {"rows": tables.read_table(table, row)}
     if between is not None:
         relations["added"] = _select_added_keys(tables, between, table, data)
         query += f" AND ({data}) IN (SELECT {data} FROM {{added}})"
-    sums = tables.select_rows(f"{query} GROUP BY {data}, {at}", **relations)
+    sums = tables.select_rows(f"{query} GROUP BY {data}, {folded_epoch}", **relations)
     named = replace_with_names(tables, row, sums, list(ends))
     value = f"CAST(sum(n) OVER (PARTITION BY {data} ORDER BY epoch) AS BIGINT) AS value"
     keys = _write_keys(tables.home, *ends)
@@ -262,8 +262,8 @@ def _list_query_steps(
         return [select_result_diffs(warehouse, row, query).toArrow() for query in queries.values()]
 
     read = tuple(query.table for query in queries.values())
-    found = engines.choose_and_run([row], read, works=True, by_duckdb=diffs_by_duckdb, by_spark=diffs_by_spark)
-    steps = [_sum_copies(query, diffs) for query, diffs in zip(queries.values(), found, strict=True)]
+    diffs_by_query = engines.choose_and_run([row], read, works=True, by_duckdb=diffs_by_duckdb, by_spark=diffs_by_spark)
+    steps = [_sum_copies(query, diffs) for query, diffs in zip(queries.values(), diffs_by_query, strict=True)]
     return pa.concat_tables(steps)
 
 
@@ -285,8 +285,8 @@ def _list_total_steps(ledger: Ledger, row: Revision) -> pa.Table:
     for measure, k, epoch, _, diff in ledger.outputs.total_diffs(row.revision):
         if measure != "motif" and epoch <= row.frontier:
             key = ("truss", str(k)) if measure == "truss" else ("total", measure)
-            at = epoch if row.since is None else max(epoch, row.since)
-            changes[(*key, at)] = changes.get((*key, at), 0) + diff
+            folded_epoch = epoch if row.since is None else max(epoch, row.since)
+            changes[(*key, folded_epoch)] = changes.get((*key, folded_epoch), 0) + diff
     sums: dict[tuple[str, str], int] = {}
     steps: list[dict[str, Any]] = []
     for (what, name, epoch), diff in sorted(changes.items()):
@@ -321,10 +321,10 @@ def _compare_steps(before: pa.Table, after: pa.Table, old: Revision, row: Revisi
     with duckdb.connect() as database:
         for name, steps in (("before", before), ("after", after)):
             database.register(f"{name}_all", steps)
-            at = "epoch" if since is None else f"greatest(epoch, {since})"
+            folded_epoch = "epoch" if since is None else f"greatest(epoch, {since})"
             database.execute(
-                f"CREATE VIEW {name}_steps AS SELECT what, key, other, {at} AS epoch, arg_max(value, epoch) AS value "
-                f"FROM {name}_all GROUP BY what, key, other, {at}"
+                f"CREATE VIEW {name}_steps AS SELECT what, key, other, {folded_epoch} AS epoch, "
+                f"arg_max(value, epoch) AS value FROM {name}_all GROUP BY what, key, other, {folded_epoch}"
             )
         moved = (
             f"SELECT {', '.join(_STEP)}, o.value AS before, "

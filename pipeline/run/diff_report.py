@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 VIEWS = ("vertices", "edges")
-FIRST = 10  # rows that are shown
+SHOWN_ROWS = 10  # rows that are shown
 
 
 def diff_document(home: Home, difference: RevisionDiff, spark: SparkSession) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def diff_document(home: Home, difference: RevisionDiff, spark: SparkSession) -> 
     document = difference.to_document()
     for view in VIEWS:
         frame = difference.select_rows(spark, view).persist()
-        first = [row.asDict() for row in label_epochs(home, frame, view).take(FIRST)]
+        first = [row.asDict() for row in label_epochs(home, frame, view).take(SHOWN_ROWS)]
         document[view] = {"count": frame.count(), "rows": first}
         if view == "edges":
             moved = {sizes["k"]: sizes for sizes in difference.truss_movements(frame)}
@@ -58,7 +58,7 @@ def diff_summary(difference: RevisionDiff) -> str:
     """Describe the totals and checks of a difference in Markdown, from the SQL database alone."""
     document = difference.to_document()
     lines = [f"From {document['before']['name']} to {document['after']['name']}."]
-    for each in document["totals"][:FIRST]:
+    for each in document["totals"][:SHOWN_ROWS]:
         span = each["first"] if each["first"] == each["last"] else f"{each['first']} to {each['last']}"
         moved = [
             f"{name.replace('_', ' ')} {both['before']:,} → {both['after']:,}"
@@ -66,11 +66,11 @@ def diff_summary(difference: RevisionDiff) -> str:
             if (both := each[name])["before"] != both["after"]
         ]
         lines.append(f"- {span}: {', '.join(moved) or 'only trussness or motifs'}")
-    if len(document["totals"]) > FIRST:
-        lines.append(f"- {len(document['totals']) - FIRST:,} more spans of epochs")
+    if len(document["totals"]) > SHOWN_ROWS:
+        lines.append(f"- {len(document['totals']) - SHOWN_ROWS:,} more spans of epochs")
     if not document["totals"]:
         lines.append("- no total differs")
-    for check in document["checks"][:FIRST]:
+    for check in document["checks"][:SHOWN_ROWS]:
         turned = "would pass again" if check["after"] else "would fail"
         lines.append(f"- {check['epoch']}: **{check['name']}** ({check['severity']}) {turned}: {check['observed']}")
     return "\n".join(lines)
@@ -124,8 +124,8 @@ def _markdown_table(title: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return f"| {' | '.join(map(_escape_markdown, cells))} |"
 
     lines = [f"**{title}**", "", write_line(name.replace("_", " ") for name in rows[0])]
-    lines += ["|---" * len(rows[0]) + "|", *(write_line(row.values()) for row in rows[:FIRST])]
-    return [*lines, "", *([f"… and {len(rows) - FIRST:,} more.", ""] if len(rows) > FIRST else [])]
+    lines += ["|---" * len(rows[0]) + "|", *(write_line(row.values()) for row in rows[:SHOWN_ROWS])]
+    return [*lines, "", *([f"… and {len(rows) - SHOWN_ROWS:,} more.", ""] if len(rows) > SHOWN_ROWS else [])]
 
 
 def _escape_markdown(value: object) -> str:

@@ -30,7 +30,7 @@ from .choices.plan_choices import choose_all
 from .planning import Plan, split_by_size
 from .query_forecast import QueryForecast, forecast_queries
 
-COUNTED = 2**23  # up to so many bytes of landed files rows are counted; beyond that they are estimated
+MAX_COUNTED_BYTES = 2**23  # up to so many bytes of landed files rows are counted; beyond that they are estimated
 RUNS = 50  # the newest published runs, from which the seconds are learned
 
 
@@ -39,20 +39,20 @@ class Forecast:
     """What a plan would do, and what it would cost.
 
     `decisions` are the plan choices of the first of its `revisions`; there are none when there is nothing to do.
-    `restated` are published epochs that are not run again but whose results may change, because a batch before them
-    changes (within the window, if there is one). `stages` has the seconds of each stage; it is None before the first
-    published run.
+    `restated_epochs` are published epochs that are not run again but whose results may change, because a batch before
+    them changes (within the window, if there is one). `stages` has the seconds of each stage; it is None before the
+    first published run.
     """
 
     plan: Plan
     revisions: int
-    chosen: Sequence[EpochComparison]
-    late: Sequence[int]
-    restated: Sequence[int]
+    chosen_epochs: Sequence[EpochComparison]
+    late_epochs: Sequence[int]
+    restated_epochs: Sequence[int]
     rows: int
     decisions: Sequence[PlanChoice]
     stages: dict[str, float] | None
-    words: dict[str, str]  # name of a plan choice → its description
+    choice_descriptions: dict[str, str]  # name of a plan choice → its description
     learned: int = 0  # number of runs from which the seconds are estimated
     queries: Sequence[QueryForecast] = ()
 
@@ -95,16 +95,16 @@ class Forecast:
                     "bytes": e.bytes,
                     "rows": e.rows,
                 }
-                for e in self.chosen
+                for e in self.chosen_epochs
             ],
             "incomplete": [{"label": e.label, "why": e.why} for e in self.incomplete],
             "folded": [{"label": e.label, "why": e.why} for e in self.plan.in_state("folded")],
-            "late": self.late,
-            "restated": self.restated,
+            "late": self.late_epochs,
+            "restated": self.restated_epochs,
             "rows": self.rows,
-            "plans": self.words,
+            "plans": self.choice_descriptions,
             "queries": {
-                "from_changes": list(self.plan.queries.kept),
+                "from_changes": list(self.plan.queries.unchanged),
                 "anew": dict(self.plan.queries.anew),
                 "dropped": list(self.plan.queries.dropped),
                 "each": [query.to_document() for query in self.queries],
@@ -139,14 +139,14 @@ def forecast_run(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
     return Forecast(
         plan=plan,
         revisions=len(pieces),
-        chosen=chosen,
-        late=late,
-        restated=restated,
+        chosen_epochs=chosen,
+        late_epochs=late,
+        restated_epochs=restated,
         rows=whole.rows,
         decisions=decided,
         stages=seconds,
         learned=learned,
-        words={each.NAME: each.describe(home.schedule.format_label) for each in decided},
+        choice_descriptions={each.NAME: each.describe(home.schedule.format_label) for each in decided},
         queries=forecast_queries(plan.queries, [row.facts for row in ledger.stages.list_recent(RUNS)], runs=not idle),
     )
 
@@ -170,7 +170,7 @@ class EstimatedCounts:
 
     @cached_property
     def _is_counted(self) -> bool:
-        return sum(epoch.bytes for epoch in self._chosen_epochs) <= COUNTED
+        return sum(epoch.bytes for epoch in self._chosen_epochs) <= MAX_COUNTED_BYTES
 
     @cached_property
     def rows(self) -> int:
@@ -226,7 +226,7 @@ class EstimatedCounts:
         scope, most = self.plan.scope, self.stored_rows("edges")
         if not scope.epochs:
             return 0
-        return most and self.ledger.outputs.estimate_edges_since(scope.parent.revision, scope.first, most)
+        return most and self.ledger.outputs.estimate_edges_since(scope.parent.revision, scope.first_changed_epoch, most)
 
     def changed_rows(self, table: str) -> Number:
         """Bound the number of changed edge intervals.
@@ -234,7 +234,7 @@ class EstimatedCounts:
         There is about one for each row, and at most all stored intervals and one for each new row.
         """
         relations = 1 if table == "edges" else len(motif_patterns.extra_relations(self.home.config.motif_patterns()))
-        most = self.changed_upserts().most
+        most = self.changed_upserts().upper_bound
         if self.plan.kind is RunKind.RUN:
             before = self._sum_or_unknown([table], 0)
             after = self._sum_or_unknown(["upserts"], self.rows)

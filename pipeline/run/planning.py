@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.parent, self.run, self.kind, self.queries.fresh)
+        return Scope(self.parent, self.run, self.kind, self.queries.rewritten_tables)
 
     def in_state(self, state: str) -> list[EpochComparison]:
         """Return the epochs of the plan that are in a given state."""
@@ -109,7 +109,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bo
 
 def _epochs_of_new_relations(states: Iterable[EpochComparison], queries: QueryChanges) -> set[int]:
     """Return the published epochs with files of a relation that has to be read again, because it is new or changed."""
-    relations = {name for name in queries.relations if RELATION_PREFIX + name in queries.fresh}
+    relations = {name for name in queries.relations if RELATION_PREFIX + name in queries.rewritten_tables}
     return {each.epoch for each in states if each.state == "published" and each.relations & relations}
 
 

@@ -19,15 +19,16 @@ NOTHING, DELTA, ANEW, RECOMPUTED = "nothing", "delta", "anew", "recomputed"
 class QueryChanges:
     """The queries of a run on a revision.
 
-    kept: those with the meaning that the revision has. anew: new or changed ones, each with the reason. dropped: those
-    that the revision has and the run has not. fresh: the tables that are written again. relations: those of them all
-    that are declared relations. recomputed: those that are not maintained, but recomputed by their texts.
+    unchanged: those with the meaning that the revision has. anew: new or changed ones, each with the reason. dropped:
+    those that the revision has and the run has not. rewritten_tables: the tables that are written again. relations:
+    those of them all that are declared relations. recomputed: those that are not maintained, but recomputed by their
+    texts.
     """
 
-    kept: tuple[str, ...] = ()
+    unchanged: tuple[str, ...] = ()
     anew: tuple[tuple[str, str], ...] = ()
     dropped: tuple[str, ...] = ()
-    fresh: frozenset[str] = frozenset()
+    rewritten_tables: frozenset[str] = frozenset()
     is_published: bool = False
     relations: tuple[str, ...] = ()
     recomputed: tuple[str, ...] = ()
@@ -54,36 +55,36 @@ def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChange
     if not before and not declared:
         return QueryChanges()
     now = read_queries(home)
-    fresh, reasons = fresh_tables(now, ledger, parent), dict[str, str]()
+    rewritten, reasons = find_rewritten_tables(now, ledger, parent), dict[str, str]()
     for name, definition in now.items():
-        if definition.table in fresh:
-            reasons[name] = _explain_freshness(definition, before.get(name), reasons)
+        if definition.table in rewritten:
+            reasons[name] = _explain_rewrite(definition, before.get(name), reasons)
     return QueryChanges(
         tuple(name for name in now if name not in reasons),
         tuple(reasons.items()),
         tuple(name for name in before if name not in now),
-        fresh,
+        rewritten,
         parent.frontier is not None,
         tuple(name for name, definition in now.items() if definition.has_landed),
         tuple(name for name, definition in now.items() if definition.is_recomputed),
     )
 
 
-def fresh_tables(queries: Definitions, ledger: Ledger, parent: Revision) -> frozenset[str]:
-    """Return the tables of new and changed queries and of those that read them, and the inputs that the revision does
+def find_rewritten_tables(queries: Definitions, ledger: Ledger, parent: Revision) -> frozenset[str]:
+    """Find the tables of new and changed queries and of those that read them, and the inputs that the revision does
     not have.
     """
     before = _published_queries(ledger, parent)
-    fresh = {table for table in query_inputs(queries) if table not in parent.snapshots}
+    rewritten = {table for table in query_inputs(queries) if table not in parent.snapshots}
     for name, definition in queries.items():
         lacking = set(definition.columns_by_table) - set(parent.snapshots)
         inputs = {queries[other].table for other in definition.relations if other in queries}
-        if lacking or inputs & fresh or not definition.has_same_meaning(before.get(name)):
-            fresh |= set(definition.columns_by_table)
-    return frozenset(fresh)
+        if lacking or inputs & rewritten or not definition.has_same_meaning(before.get(name)):
+            rewritten |= set(definition.columns_by_table)
+    return frozenset(rewritten)
 
 
-def _explain_freshness(now: QueryDefinition, before: QueryDefinition | None, anew: Collection[str]) -> str:
+def _explain_rewrite(now: QueryDefinition, before: QueryDefinition | None, anew: Collection[str]) -> str:
     if before is None:
         return "it is new"
     inputs = [name for name in now.relations if name in anew]

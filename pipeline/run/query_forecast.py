@@ -53,13 +53,13 @@ def forecast_queries(changes: QueryChanges, recent: Sequence[Facts], *, runs: bo
         known = last.get((query, way))
         return QueryForecast(query, way, why, known.rows, known.seconds) if known else QueryForecast(query, way, why)
 
-    found = []
-    for name in changes.kept:
+    forecasts = []
+    for name in changes.unchanged:
         way = RECOMPUTED if name in changes.recomputed else DELTA
-        found.append(forecast(name, way if runs else NOTHING))
+        forecasts.append(forecast(name, way if runs else NOTHING))
     for name, why in changes.anew:
-        found.append(forecast(name, ANEW, f"{why}; recomputed by its text" if name in changes.recomputed else why))
-    return [*found, *(QueryForecast(name, DROPPED) for name in changes.dropped)]
+        forecasts.append(forecast(name, ANEW, f"{why}; recomputed by its text" if name in changes.recomputed else why))
+    return [*forecasts, *(QueryForecast(name, DROPPED) for name in changes.dropped)]
 
 
 def _last_runs(recent: Iterable[Facts]) -> dict[tuple[str, str], QueryRun]:

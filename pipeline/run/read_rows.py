@@ -18,13 +18,13 @@ TABLES = ("upserts", "edges", "trussness")  # most of what the stages after inge
 def run_horizon(home: Home, ledger: Ledger, scope: Scope, table: str) -> Horizon | None:
     """Return the horizon from which on a run reads a table, or None where it reads all of its rows.
 
-    A rebuild reads everything; so do plain tables, whose rows are made of the whole history of what is touched.
+    A rebuild reads everything; so do serving tables, whose rows are made of the whole history of what is touched.
     """
     if scope.kind is not RunKind.RUN or home.config.publish.tables:
         return None
     if table == "trussness" and not _has_left_graph(home, ledger, scope):
         return None
-    return table_horizon(table, scope.first, home.config.edges.live_for)
+    return table_horizon(table, scope.first_changed_epoch, home.config.edges.live_for)
 
 
 def _has_left_graph(home: Home, ledger: Ledger, scope: Scope) -> bool:

@@ -51,7 +51,7 @@ class RunContext:
     epochs: list[int]
     say: Say = lambda text: None
     kind: RunKind = RunKind.RUN
-    spare: Collection[int] = ()  # epochs that may be left out where their own batches are wrong
+    optional_epochs: Collection[int] = ()  # epochs that may be left out where their own batches are wrong
     accept: bool = False  # whether the gate accepts any number of rows
     reads: Collection[type[Facts]] = tuple(KINDS.values())  # the results that the running stage has declared to read
     new_snapshots: dict[str, int] = field(default_factory=dict)  # those that the running stage has written, by table
@@ -62,7 +62,7 @@ class RunContext:
 
     @property
     def scope(self) -> Scope:
-        return Scope(self.parent, tuple(self.epochs), self.kind, self._fresh_tables)
+        return Scope(self.parent, tuple(self.epochs), self.kind, self._rewritten_tables)
 
     @cached_property
     def maintained_queries(self) -> dict[str, QueryDefinition]:
@@ -70,9 +70,9 @@ class RunContext:
         return recorded_queries(self.ledger.runs.get(self.run_id).config)
 
     @cached_property
-    def _fresh_tables(self) -> frozenset[str]:
+    def _rewritten_tables(self) -> frozenset[str]:
         return (
-            query_changes.fresh_tables(self.maintained_queries, self.ledger, self.parent)
+            query_changes.find_rewritten_tables(self.maintained_queries, self.ledger, self.parent)
             if self.maintained_queries
             else frozenset()
         )
@@ -91,11 +91,11 @@ class RunContext:
         raise the error of the first wrong one.
         """
         kept = [epoch for epoch in self.epochs if epoch not in wrong]
-        own = [epoch for epoch in self.epochs if epoch not in self.spare]
-        must = [epoch for epoch in own if epoch in wrong] or ([] if kept else sorted(wrong))
+        required = [epoch for epoch in self.epochs if epoch not in self.optional_epochs]
+        must = [epoch for epoch in required if epoch in wrong] or ([] if kept else sorted(wrong))
         if must:
-            if self.spare and own:
-                self.ledger.runs.restrict_to_epochs(self.run_id, own)
+            if self.optional_epochs and required:
+                self.ledger.runs.restrict_to_epochs(self.run_id, required)
             raise wrong[must[0]]
         self.ledger.runs.restrict_to_epochs(self.run_id, kept, {epoch: error.what for epoch, error in wrong.items()})
         self.epochs[:] = kept
@@ -168,7 +168,7 @@ class RunContext:
     def _cut_to_horizon(self, table: str, rows: DataFrame) -> DataFrame:
         if not self.appends_to(table):
             return rows
-        first = self.scope.first
+        first = self.scope.first_changed_epoch
         if table == "upserts":
             return horizon.upserts_since(rows, first, self.home.config.edges.live_for)
         if table in INTERVALS:
@@ -350,7 +350,9 @@ class ActualCounts:
 
     def edges_since(self) -> int:
         run, most = self.run, self.stored_rows("edges")
-        return most and run.ledger.outputs.estimate_edges_since(run.parent.revision, run.scope.first, most)
+        return most and run.ledger.outputs.estimate_edges_since(
+            run.parent.revision, run.scope.first_changed_epoch, most
+        )
 
     def changed_rows(self, table: str) -> Number:
         facts = self.run.get_result(EdgesFacts)

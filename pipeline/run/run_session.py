@@ -66,7 +66,7 @@ class RunSession:
 
     def __init__(self, ledger: Ledger, run_id: str, work: str, *, reset_approval: bool = False) -> None:
         self.ledger, self.run_id, self.work = ledger, run_id, work
-        self.started = time.time()
+        self.started_at = time.time()
         self._lease = lease.hold_lease(ledger, run_id, reset_approval=reset_approval)
         self._stage_started = False
         self._outcome: Outcome | None = None
@@ -115,4 +115,4 @@ class RunSession:
         return self._outcome
 
     def _record_stage(self, state: StageState, facts: Facts | None = None) -> None:
-        self.ledger.stages.record(self.run_id, self.work, state, self.started, facts)
+        self.ledger.stages.record(self.run_id, self.work, state, self.started_at, facts)

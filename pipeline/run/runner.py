@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from .run_context import RunContext
 
 Say = Callable[[str, str], None]  # stage, text
-LAST = [each.name for each in STAGES if not each.before_publish]
+STAGES_AFTER_PUBLISH = [each.name for each in STAGES if not each.before_publish]
 
 
 def ignore_progress(stage: str, text: str) -> None:
@@ -82,8 +82,8 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
     if not meaning.allows(plan.kind):
         raise UsageError(
             f"settings in {home.path / 'altneu.toml'} change the meaning of history since revision "
-            f"{plan.parent.revision} was published: {'; '.join(meaning.words)}. Restore them, or publish history "
-            f"again.",
+            f"{plan.parent.revision} was published: {'; '.join(meaning.descriptions)}. Restore them, or publish "
+            "history again.",
             meaning.advice,
         )
     queries = {name: definition.to_json() for name, definition in read_queries(home).items()}
@@ -109,7 +109,7 @@ def execute_stage(
     name: str,
     say: Say = ignore_progress,
     *,
-    spare: Collection[int] = (),
+    optional_epochs: Collection[int] = (),
     accept: bool = False,
 ) -> Facts:
     """Execute one stage of a run in this process, and record how it ends.
@@ -120,7 +120,7 @@ def execute_stage(
         run_id: The run.
         name: The name of the stage.
         say: A function that takes the stage and a line about its progress.
-        spare: Epochs that may be left out where their own batches are wrong.
+        optional_epochs: Epochs that may be left out where their own batches are wrong.
         accept: Whether the gate accepts any number of rows.
 
     Returns:
@@ -143,7 +143,7 @@ def execute_stage(
         raise RunFailed(f"run {run_id} has ended: it was {row.error}.", "run its epochs again")
     if not stage.is_needed(row.config):
         return KINDS[name]()
-    if name in LAST:
+    if name in STAGES_AFTER_PUBLISH:
         rows_page.import_in_background()
     with RunSession(ledger, run_id, name, reset_approval=stage.before_publish) as session:
         watch = telemetry.StageTelemetry(home, ledger, row, name)
@@ -154,7 +154,9 @@ def execute_stage(
             scope = Scope(parent, tuple(row.epochs), row.kind)
             spark = session_for(home, ledger, lambda: count_rows_before_run(home, ledger, scope) + landed())
             report = functools.partial(say, name)
-            run = RunContext(home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, spare, accept)
+            run = RunContext(
+                home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, optional_epochs, accept
+            )
             facts = _run_stage(stage, run, watch, landed)
             session.finish_stage(facts)
         except BaseException as error:
@@ -216,7 +218,7 @@ class RunDriver:
         home: The home.
         ledger: Its ledger.
         say: A function that takes a stage and a line about its progress.
-        spare: Epochs that may be left out where their own batches are wrong.
+        optional_epochs: Epochs that may be left out where their own batches are wrong.
         accept: Whether the gate accepts any number of rows.
         replace_run: The policy for a run that another one has overtaken or disturbed. It takes its id and the error,
             and returns the id of a run that takes its place, or None when nothing is left to do, or raises the error.
@@ -225,7 +227,7 @@ class RunDriver:
     home: Home
     ledger: Ledger
     say: Say = ignore_progress
-    spare: Collection[int] = ()
+    optional_epochs: Collection[int] = ()
     accept: bool = False
     replace_run: Callable[[str, RunFailed], str | None] = refuse
 
@@ -248,21 +250,23 @@ class RunDriver:
     def _take_steps(self, run_id: str, first: Step, last: Step) -> str | None:
         row = self.ledger.runs.get(run_id)
         if first is Step.COMPUTE and row.state is not RunState.HELD:
-            for stage in STAGES[: -len(LAST)]:
+            for stage in STAGES[: -len(STAGES_AFTER_PUBLISH)]:
                 if stage.is_needed(row.config):
                     self.execute_and_report(run_id, stage.name)
         if first <= Step.APPROVE:
             why = approval.hold_unapproved_run(self.home, self.ledger, run_id)
             if why is not None:
                 return why
-        for name in LAST[: last - Step.APPROVE]:
+        for name in STAGES_AFTER_PUBLISH[: last - Step.APPROVE]:
             self.execute_and_report(run_id, name)
         return None
 
     def execute_and_report(self, run_id: str, name: str) -> Facts:
         """Execute one stage of a run, and report its beginning and its facts."""
         self.say(name, "")
-        facts = execute_stage(self.home, self.ledger, run_id, name, self.say, spare=self.spare, accept=self.accept)
+        facts = execute_stage(
+            self.home, self.ledger, run_id, name, self.say, optional_epochs=self.optional_epochs, accept=self.accept
+        )
         self.say(name, "done " + format_facts(self.home, facts))
         return facts
 
@@ -294,10 +298,10 @@ def execute_run(
     run_id = begin_run(home, ledger, plan, hold=hold)
     if run_id is None:
         return None
-    driver = RunDriver(home, ledger, say, spare=plan.run if keep_going else (), accept=accept)
+    driver = RunDriver(home, ledger, say, optional_epochs=plan.run if keep_going else (), accept=accept)
     _, why = driver.drive(run_id)
     if why is not None:
-        say(LAST[0], f"not published: {why}")
+        say(STAGES_AFTER_PUBLISH[0], f"not published: {why}")
         return ledger.runs.get(run_id)
     return ledger.revisions.published_by(run_id)
 

@@ -21,7 +21,7 @@ RESTATES = {RunKind.RUN: ("run",), RunKind.REBUILD: ("run", "rebuild"), RunKind.
 class SemanticChange(NamedTuple):
     """The semantic settings that have changed, in words, and the kind of restatement that history needs."""
 
-    words: list[str]
+    descriptions: list[str]
     needs: str
 
     def allows(self, kind: RunKind) -> bool:

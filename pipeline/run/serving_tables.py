@@ -35,14 +35,14 @@ from ..storage.table_schemas import table_columns
 from ..storage.warehouse import Warehouse
 from .run_context import RunContext
 
-Read = Callable[[str], DataFrame]
+TableReader = Callable[[str], DataFrame]
 KEYS = {"vertex_history": ["vertex", "epoch"], "edge_now": ["src", "dst"], "epoch_totals": ["epoch"]}
 _FIRST, _LAST = -62_135_596_800, 253_402_214_400  # seconds of 0001-01-01 and 9999-12-31, the bounds of open intervals
 
 
 def maintain_serving_tables(run: RunContext) -> None:
     """Bring the serving tables on the branches of a run up to date with what it has written; EXECUTES."""
-    for table in run.warehouse.plain:
+    for table in run.warehouse.serving_tables:
         if table not in run.parent.snapshots or not run.appends_to("edges"):
             run.say(f"{table}: writing all of it")
             run.replace_rows(table, None, _rows_after_run(run, table))
@@ -71,7 +71,7 @@ def _update_table(run: RunContext, table: str) -> None:
         touched.unpersist()
 
 
-def serving_rows(table: str, read: Read, home: Home, ledger: Ledger, row: Revision) -> DataFrame:
+def serving_rows(table: str, read: TableReader, home: Home, ledger: Ledger, row: Revision) -> DataFrame:
     """Derive all rows of a serving table as of a published revision.
 
     Args:
@@ -104,7 +104,7 @@ def _first_total(run: RunContext) -> int | None:
     until = run.parent.frontier
     assert until is not None
     span = run.frontier - min({*run.published_batches, *run.epochs})
-    return min(run.scope.first, until + 1) if span < MOST_EPOCHS else None
+    return min(run.scope.first_changed_epoch, until + 1) if span < MOST_EPOCHS else None
 
 
 def _totals_after_run(run: RunContext, first: int | None) -> DataFrame:
@@ -220,7 +220,7 @@ def _rows_of_keys(run: RunContext, table: str, rows: DataFrame, touched: DataFra
 # -- what the tables hold -------------------------------------------------------------------------------------------
 
 
-def _vertex_rows(read: Read, home: Home, frontier: int, vertices: DataFrame | None = None) -> DataFrame:
+def _vertex_rows(read: TableReader, home: Home, frontier: int, vertices: DataFrame | None = None) -> DataFrame:
     """Derive the rows of `vertex_history` at a frontier, of all vertices or of those that are given."""
     zero, motifs = F.lit(0).cast("bigint"), list(home.config.motifs)
     measures = ["trussness", "degree", "triangles", *(f"motif_{name}" for name in motifs)]
@@ -260,7 +260,7 @@ def _epoch_begin(epoch: str, seconds: int) -> Column:
     return F.timestamp_seconds(F.greatest(F.least(F.col(epoch), F.lit(last)), F.lit(first)) * seconds)
 
 
-def _edge_rows(read: Read, home: Home, frontier: int, pairs: DataFrame | None = None) -> DataFrame:
+def _edge_rows(read: TableReader, home: Home, frontier: int, pairs: DataFrame | None = None) -> DataFrame:
     """Derive the rows of `edge_now` at a frontier, of all pairs or of those that are given."""
     config, ends = home.config, ["a", "b"]
     values = list(config.values)
@@ -300,7 +300,7 @@ def _totals_rows(
     return local_frame.local_frame(frame.sparkSession, table_columns(home, "epoch_totals"), rows)
 
 
-def _cast_to_declared(home: Home, table: str, rows: DataFrame, read: Read, vertices: list[str]) -> DataFrame:
+def _cast_to_declared(home: Home, table: str, rows: DataFrame, read: TableReader, vertices: list[str]) -> DataFrame:
     """Select the declared columns of a serving table, with the vertices as they landed."""
     named = _add_names(rows, read("names"), vertices) if home.config.vertices.ids == "string" else rows
     return named.select(*map(quote_identifier, table_columns(home, table)))

@@ -31,8 +31,8 @@ log = logging.getLogger("altneu.tasks")
 VARIABLE = "ALTNEU_NOTIFIERS"
 RETRIES = 3600.0  # seconds within which Airflow may retry a failed stage
 LINES = 15  # the number of lines of a task's error that an alert shows
-BEFORE = ("landed", "plan", "approve")  # tasks that fail without a run that has failed
-AFTER = ("assets", "epochs", "warnings", "report")  # tasks that can fail although the epoch is published
+TASKS_BEFORE_RUN = ("landed", "plan", "approve")  # tasks that fail without a run that has failed
+TASKS_AFTER_PUBLISH = ("assets", "epochs", "warnings", "report")  # tasks that can fail although the epoch is published
 
 
 @dataclass(frozen=True)
@@ -146,12 +146,12 @@ def _failure_problem(home: Home, ledger: Ledger, context: dict[str, Any], last: 
     from ..observability import alerts
 
     ti = context["ti"]
-    if ti.task_id not in BEFORE and _is_incident(ledger, ti.start_date):
+    if ti.task_id not in TASKS_BEFORE_RUN and _is_incident(ledger, ti.start_date):
         return None
     error = str(context.get("exception") or "the task was killed, or it has reported nothing").splitlines()[:LINES]
     lines = [*error, f"log: {getattr(ti, 'log_url', None) or 'in Airflow'}"]
     name = f"{ti.dag_id}.{ti.task_id}"
-    epoch = None if ti.task_id in AFTER else _epoch_of_task(home, context, last)
+    epoch = None if ti.task_id in TASKS_AFTER_PUBLISH else _epoch_of_task(home, context, last)
     if epoch is None:
         return alerts.task_problem(name, ti.run_id, f"{name} failed, run {ti.run_id}", lines)
     return alerts.epoch_problem(home, ledger, epoch, f"epoch {home.schedule.format_label(epoch)}: {name} failed", lines)

@@ -15,7 +15,7 @@ from ..errors import RevisionConflict
 from ..tasks import base, run_tasks
 from . import alerts, task_support
 
-ASKED = "asked"  # the XCom with the run that the person is asked about
+ASKED_XCOM = "asked"  # the XCom with the run that the person is asked about
 DIFFERENCE = "difference"  # the XCom with what the run would change, as Markdown
 
 
@@ -44,13 +44,13 @@ class Approval(ApprovalOperator):
             [f"[all that would change]({task_support.report_address(question['page'])})"] if question["page"] else []
         )
         self.subject, self.body = question["subject"], f"{question['body']}\n\n{', '.join(links)}"
-        context["ti"].xcom_push(key=ASKED, value=planned)
+        context["ti"].xcom_push(key=ASKED_XCOM, value=planned)
         alerts.alert_approval_needed(self.home, context, planned["run_id"], question)
         return super().execute(context)
 
     @task_support.translate_errors
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        planned = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED)
+        planned = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED_XCOM)
         if "error" in event:
             raise task_support.task_failure(
                 f"nobody has decided within {self.response_timeout}. Run {planned['run_id']} stays held, and nothing "

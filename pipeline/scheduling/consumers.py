@@ -50,9 +50,9 @@ from .sites import Site, current_site
 __all__ = ["CorrectionPolicy", "PartitionChange", "asset_of_consumer", "process_changes", "schedule_on"]
 
 CHANGES, APPROVE, PROCESS = "changes", "approve", "process"  # the tasks of a consumer
-ASKED = "asked"  # the XCom with the change that the person is asked about
+ASKED_XCOM = "asked"  # the XCom with the change that the person is asked about
 PATIENCE = 30  # seconds between two looks whether the run before has processed the same partition
-ENDED = ("failed", "upstream_failed", "skipped", "removed")
+ENDED_STATES = ("failed", "upstream_failed", "skipped", "removed")
 MAPPERS: dict[str, Any] = {
     PeriodUnit.DAYS: StartOfDayMapper(input_format="%Y-%m-%d", output_format="%Y-%m-%d"),
     PeriodUnit.WEEKS: StartOfWeekMapper(input_format="%Y-%m-%d", output_format="%Y-%m-%d"),
@@ -152,15 +152,15 @@ class CorrectionApproval(ApprovalOperator):
         if not needs_decision(change):
             return change
         where = _partition_of(context, self.unit)
-        context["ti"].xcom_push(key=ASKED, value=change)
+        context["ti"].xcom_push(key=ASKED_XCOM, value=change)
         self.subject = f"Process the correction of {where.display_name}?"
         self.body = format_change(where, change)
         return super().execute(context)
 
     @task_support.translate_errors
     def execute_complete(self, context: Any, event: dict[str, Any]) -> Any:
-        where, teller = _partition_of(context, self.unit), task_token(context["ti"], PROCESS)
-        change = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED)
+        where, token = _partition_of(context, self.unit), task_token(context["ti"], PROCESS)
+        change = context["ti"].xcom_pull(task_ids=self.task_id, key=ASKED_XCOM)
         if event.get("chosen_options") == [self.APPROVE] and consumer_claims.has_changed_since(
             self.home, where, change
         ):
@@ -169,7 +169,7 @@ class CorrectionApproval(ApprovalOperator):
             return self._request_change_approval(context, newer or change)
         super().execute_complete(context, event)  # after a rejection it skips the following task
         if event.get("chosen_options") != [self.APPROVE]:
-            consumer_claims.release_partition(self.home, where, teller)
+            consumer_claims.release_partition(self.home, where, token)
             _mark_stale(where, change, context["asset_state_store"])
         return change
 
@@ -250,7 +250,7 @@ def _read_run_state(ti: Any, token: str) -> str | None:
     states = ti.get_task_states(dag_id=dag, run_ids=[run]).get(run, {})
     if states.get(PROCESS) == "success":
         return "success"
-    if states.get(CHANGES) != "success" or states.get(PROCESS) in ENDED:
+    if states.get(CHANGES) != "success" or states.get(PROCESS) in ENDED_STATES:
         return None
     return "waiting" if states.get(APPROVE) in ("awaiting_input", "deferred") else "running"
 

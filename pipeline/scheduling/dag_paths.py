@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+OWN_FOLDER = Path(__file__).resolve().parent
 
 
 def dags_folder() -> Path:
     """Return the folder of the DAG files."""
-    return (HERE / "dags").resolve()
+    return (OWN_FOLDER / "dags").resolve()
 
 
 def plugins_folder() -> Path:
     """Return the folder of the plugin: the page inside Airflow, and the timetable of a schedule with bounds."""
-    return HERE / "plugins"
+    return OWN_FOLDER / "plugins"

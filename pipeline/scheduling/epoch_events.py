@@ -2,7 +2,7 @@
 
 The partitions of `altneu://graph/epochs` are the epochs; those of `altneu://graph/weeks` are complete weeks, and so on.
 Airflow stores the events of a task in the transaction that makes the task a success;
-`altneu.pipeline.state.event_cursor` keeps how far events were delivered, and which task has an open claim. So each
+`altneu.pipeline.state.delivery_cursors` keeps how far events were delivered, and which task has an open claim. So each
 change is delivered once, including what was published outside Airflow.
 
 The state store of an asset has the newest revision that was delivered and its frontier, as `revision` and `frontier`.

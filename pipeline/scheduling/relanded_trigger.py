@@ -1,9 +1,9 @@
 """A trigger for published epochs that land again without a person: an asset's watcher in Airflow's triggerer.
 
-It keeps in memory which epochs it has reported. After a restart, and every `AGAIN` looks, it reports again what is
-still not published, because an event may be lost between the triggerer and Airflow's database. The run that follows
-compares the landing with the ledger itself, so that nothing is lost and no batch is published twice. A batch whose run
-has failed or is running is not reported.
+It keeps in memory which epochs it has reported. After a restart, and every `LOOKS_UNTIL_REPORTED_AGAIN` looks, it
+reports again what is still not published, because an event may be lost between the triggerer and Airflow's database.
+The run that follows compares the landing with the ledger itself, so that nothing is lost and no batch is published
+twice. A batch whose run has failed or is running is not reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..tasks import maintenance
 from .landing_sensor import INTERVAL
 
 log = logging.getLogger("altneu.tasks")
-AGAIN = 5  # the number of looks after which unpublished epochs are reported again
+LOOKS_UNTIL_REPORTED_AGAIN = 5  # the number of looks after which unpublished epochs are reported again
 
 
 class RelandedTrigger(BaseEventTrigger):
@@ -46,7 +46,7 @@ class RelandedTrigger(BaseEventTrigger):
                 new = [
                     label
                     for label, digest in corrected.items()
-                    if reported.get(label) != digest or look - last >= AGAIN
+                    if reported.get(label) != digest or look - last >= LOOKS_UNTIL_REPORTED_AGAIN
                 ]
                 reported = corrected
                 if new:

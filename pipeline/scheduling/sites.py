@@ -157,7 +157,7 @@ def _list_names(text: str) -> list[str]:
 
 
 _making: ContextVar[Site | None] = ContextVar("_making", default=None)
-_made: dict[str, Site] = {}  # the id of a DAG → its site
+_sites_by_dag: dict[str, Site] = {}  # the id of a DAG → its site
 
 
 def site_of_environment() -> Site:
@@ -194,7 +194,7 @@ def make_dags(prefix: str, *, connection: str | None = None, **settings: Any) ->
     site = Site.from_settings(prefix, {**(connection_settings(connection) if connection else {}), **settings}, where)
     if not os.path.isabs(site.home):
         raise UsageError(f"{where}: the home {site.home!r} is not an absolute path.", f'home="/data/{prefix}"')
-    _made.update({site.dag_id(name): site for name in FILES})
+    _sites_by_dag.update({site.dag_id(name): site for name in FILES})
     with acting_site(site):
         for name in FILES:
             runpy.run_path(str(dags_folder() / f"{base.PREFIX}_{name}.py"), run_name=f"{prefix}_{name}")
@@ -216,9 +216,9 @@ def acting_site(site: Site) -> Iterator[None]:
 def current_site() -> Site:
     """Return the site whose DAGs are being made or whose task is running, or that of the environment."""
     site = _making.get()
-    if site is None and _made:
+    if site is None and _sites_by_dag:
         try:
-            site = _made.get(get_current_context()["dag"].dag_id)
+            site = _sites_by_dag.get(get_current_context()["dag"].dag_id)
         except (RuntimeError, KeyError):  # no task is running
             site = None
     return site or site_of_environment()

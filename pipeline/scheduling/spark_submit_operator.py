@@ -42,7 +42,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
     def __init__(self, *, home: str, stage: str, planned: str, **kwargs: Any) -> None:
         super().__init__(application=str(APPLICATION), application_args=[home, stage, planned], **kwargs)
         self._process: int | None = None
-        self._taken, self._result = False, cast("dict[str, Any] | None", None)
+        self._is_answer_read, self._result = False, cast("dict[str, Any] | None", None)
 
     @task_support.translate_errors
     def execute(self, context: Any) -> Any:
@@ -129,8 +129,8 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
 
         The answer is taken once: a task that is cleared runs again.
         """
-        if not self._taken:  # the mixin calls this again after `poll_until_complete`
-            self._taken, self._result = True, self._read_answer(external_id)
+        if not self._is_answer_read:  # the mixin calls this again after `poll_until_complete`
+            self._is_answer_read, self._result = True, self._read_answer(external_id)
             store = context.get("task_state_store")
             if store is not None:
                 store.delete(self.external_id_key)

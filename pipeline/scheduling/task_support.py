@@ -34,7 +34,7 @@ def translate_errors(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapper(*args: Any, **kwargs: Any) -> Any:
-        caller.name, caller.tell = "a task of Airflow", log_progress
+        caller.name, caller.show_line = "a task of Airflow", log_progress
         try:
             with send_by_tasks(lineage.is_sending()):
                 return function(*args, **kwargs)

@@ -44,7 +44,7 @@ class SentAlert:
     """One row of `alerts`. `sent_at` None: the message was claimed, but not received yet."""
 
     key: AlertKey
-    said: AlertKind
+    kind: AlertKind
     epoch: int | None
     title: str
     claimed_at: str
@@ -65,7 +65,7 @@ def list_sent(ledger: Ledger, channel: str) -> dict[tuple[AlertKey, AlertKind], 
         )
         for row in rows
     )
-    return {(each.key, each.said): each for each in listed}
+    return {(each.key, each.kind): each for each in listed}
 
 
 def is_claimable(row: SentAlert | None) -> bool:

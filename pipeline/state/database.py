@@ -1,7 +1,8 @@
 """The SQL databases of homes: one shared engine for each database in a process, and waiting for other writers.
 
 An engine is disposed of when its last user is gone. A forked child process opens connections of its own, and never uses
-its parent's. A process that waits for another writer says so after `SAY` seconds, and gives up after `PATIENCE`.
+its parent's. A process that waits for another writer says so after `SECONDS_UNTIL_MESSAGE` seconds, and gives up after
+`PATIENCE`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_de
 from ..errors import Unavailable, describe_error
 from ..optional_dependencies import require_extras
 
-SAY = 2.0  # seconds of waiting for another writer until a message says so
+SECONDS_UNTIL_MESSAGE = 2.0  # seconds of waiting for another writer until a message says so
 PATIENCE = 60.0  # seconds of waiting until it is an error
 LOCKED = "is locked by another writer"
 CONNECT = 10  # seconds to wait for a connection to a server
@@ -113,7 +114,7 @@ os.register_at_fork(after_in_child=_forget_parent_connections)
 def _create_engine(uri: str) -> sa.Engine:
     if sa.make_url(uri).get_backend_name() == "sqlite":
         # opening a file takes no time, and an unused connection would keep a file descriptor
-        arguments: dict[str, Any] = {"timeout": min(SAY, PATIENCE), "factory": _Connection}
+        arguments: dict[str, Any] = {"timeout": min(SECONDS_UNTIL_MESSAGE, PATIENCE), "factory": _Connection}
         return sa.create_engine(uri, poolclass=sa.NullPool, connect_args=arguments)
     if sa.make_url(uri).get_driver_name() == "psycopg":
         require_extras("a database in PostgreSQL", "postgres")
@@ -225,7 +226,7 @@ def _start_wait_timer(
     connection: sa.Connection, cursor: Any, statement: str, arguments: Any, context: Any, many: bool
 ) -> None:
     process = cursor.connection.info.backend_pid
-    context.altneu_watch = threading.Timer(SAY, _announce_if_blocked, (connection.engine, process))
+    context.altneu_watch = threading.Timer(SECONDS_UNTIL_MESSAGE, _announce_if_blocked, (connection.engine, process))
     context.altneu_watch.daemon = True
     context.altneu_watch.start()
 

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from .database_session import DatabaseSession
 from .schema import digests
 
-FEW = 200  # digests that are looked up one by one; beyond that all are read
+MAX_SINGLE_LOOKUPS = 200  # digests that are looked up one by one; beyond that all are read
 
 
 @dataclass(eq=False)
@@ -22,7 +22,7 @@ class DigestStore:
     def read(self, paths: Collection[str] | None = None) -> dict[str, tuple[str, str]]:
         """Return the stored digests of some files (None: of all), and perhaps of others: path → (stamp, digest)."""
         rows = sa.select(digests)
-        if paths is not None and len(paths) <= FEW:
+        if paths is not None and len(paths) <= MAX_SINGLE_LOOKUPS:
             rows = rows.where(digests.c.path.in_(paths))
         return {path: (stamp, digest) for path, stamp, digest in self.database.read_rows(rows)}
 

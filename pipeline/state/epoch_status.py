@@ -35,7 +35,7 @@ FULL, PROOF = "incremental_versus_full", "proof"
 OF_BATCH = {(check.suite, check.name) for check in VOLUMES if check.per_epoch}
 SUMS = ("vertices", "edges", "triangles")
 FOREVER = (1 << 63) - 1
-DENSE = 400  # up to so many epochs are shown one by one, even if most of them are empty
+MAX_DENSE_EPOCHS = 400  # up to so many epochs are shown one by one, even if most of them are empty
 
 
 class EpochState(StrEnum):
@@ -59,7 +59,7 @@ class AuditVerdict(StrEnum):
     STALE = "stale"  # no audit holds for the published state
 
 
-RIGHT = (AuditVerdict.EQUAL, AuditVerdict.PROVED)
+RIGHT_VERDICTS = (AuditVerdict.EQUAL, AuditVerdict.PROVED)
 
 
 class InvalidationMarks:
@@ -104,7 +104,7 @@ class AuditStatus(NamedTuple):
     passed: bool
     revision: int
     at: str
-    fresh: bool
+    is_current: bool
     recomputed: bool  # everything was computed again since the audit
     proof: bool = False
 
@@ -113,13 +113,13 @@ class AuditStatus(NamedTuple):
         """Return the verdict about what is published now."""
         if not self.passed:
             return AuditVerdict.STALE if self.recomputed else AuditVerdict.DIFFERS
-        if not self.fresh:
+        if not self.is_current:
             return AuditVerdict.STALE
         return AuditVerdict.PROVED if self.proof else AuditVerdict.EQUAL
 
     def describe(self) -> str:
         """Describe the audit in few words, for `altneu status` and the page in Airflow."""
-        if self.fresh:
+        if self.is_current:
             return self.verdict
         verdict = "differed" if not self.passed else "proved" if self.proof else "equal"
         return f"{verdict} at revision {self.revision}, may have changed since"
@@ -133,7 +133,7 @@ def choose_audit(full: AuditStatus | None, proof: AuditStatus | None) -> AuditSt
     """
     if full is not None and full.verdict is not AuditVerdict.STALE:
         return full
-    return proof if proof is not None and (proof.fresh or full is None) else full
+    return proof if proof is not None and (proof.is_current or full is None) else full
 
 
 class EpochStatus(NamedTuple):
@@ -145,7 +145,7 @@ class EpochStatus(NamedTuple):
     revision: int
     touched: int  # the newest revision that published or took back its batch; 0: none
     audit: AuditStatus | None
-    moved: bool = False  # a total changes at this epoch
+    changes_totals: bool = False  # a total changes at this epoch
 
 
 @dataclass(frozen=True)
@@ -155,7 +155,7 @@ class EpochStatuses:
     newest: Revision
     marks: InvalidationMarks
     rows: dict[int, EpochStatus]
-    tried: dict[int, list[Attempt]]  # epoch → its runs that did not publish
+    unpublished_attempts: dict[int, list[Attempt]]  # epoch → its runs that did not publish
     put_back: int | None = None  # the frontier, if a rollback has moved it back behind an earlier one
 
     def status_of(self, epoch: int) -> EpochStatus:
@@ -171,26 +171,26 @@ class EpochStatuses:
         return list(self.rows)
 
     def newest_unresolved(self, epoch: int) -> Attempt | None:
-        return newest_unresolved(self.tried.get(epoch, []), self.status_of(epoch).touched)
+        return newest_unresolved(self.unpublished_attempts.get(epoch, []), self.status_of(epoch).touched)
 
     @cached_property
     def shown_epochs(self) -> list[int]:
         """Return the epochs to show, in order: all from the first to the last, if those are not too many."""
         frontier = self.newest.frontier
         published = [epoch for epoch, row in self.rows.items() if row.batch]
-        known = {*published, *self.tried} | ({frontier} if frontier is not None else set())
+        known = {*published, *self.unpublished_attempts} | ({frontier} if frontier is not None else set())
         if not known:
             return []
         first, last = min(known), max(known)
         if shows_every_epoch(first, last, len(published)):
             return list(range(first, last + 1))
-        moved = {epoch for epoch, row in self.rows.items() if row.moved and epoch >= first}
+        moved = {epoch for epoch, row in self.rows.items() if row.changes_totals and epoch >= first}
         return sorted(known | moved)
 
 
 def shows_every_epoch(first: int, last: int, published: int) -> bool:
     """Tell whether all epochs from the first to the last are shown, including those without a batch."""
-    return last - first < max(4 * published, DENSE)
+    return last - first < max(4 * published, MAX_DENSE_EPOCHS)
 
 
 def list_epoch_statuses(ledger: Ledger, newest: Revision) -> EpochStatuses:
@@ -351,12 +351,12 @@ def _revisions_everywhere(ledger: Ledger, newest: Revision) -> tuple[int, int]:
 
     The latter is a later rollback to before the former, or the same revision; 0: none.
     """
-    mine = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (
+    is_everywhere = runs.c.kind.in_([RunKind.REBUILD, RunKind.RELOAD, RunKind.ROLLBACK]) & (
         ledger_table.c.revision <= newest.revision
     )
     joined = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
     spans = sa.select(runs.c.kind, sa.func.min(ledger_table.c.revision), sa.func.max(ledger_table.c.revision))
-    rows = ledger.database.read_rows(spans.select_from(joined).where(mine).group_by(runs.c.kind))
+    rows = ledger.database.read_rows(spans.select_from(joined).where(is_everywhere).group_by(runs.c.kind))
     by_kind = {kind: (low, high) for kind, low, high in map(tuple, rows)}
     back = by_kind.pop(RunKind.ROLLBACK, (0, 0))[1]
     if not by_kind:
@@ -401,4 +401,4 @@ def judge_epoch(
         return EpochState.WRONG
     if Severity.WARNING in severities:
         return EpochState.WARNING
-    return EpochState.GOOD if says in RIGHT else EpochState.UNAUDITED
+    return EpochState.GOOD if says in RIGHT_VERDICTS else EpochState.UNAUDITED

@@ -9,7 +9,7 @@ from datetime import datetime
 import sqlalchemy as sa
 
 from .ledger import Ledger
-from .records import OVER, RunKind, RunRecord, RunState
+from .records import COMPLETE_STATES, RunKind, RunRecord, RunState
 from .schema import runs
 
 
@@ -24,7 +24,7 @@ class Attempt:
     parent: int
     started_at: str
     finished_at: str | None
-    last: str  # the time when it ended, or sent its last heartbeat
+    last_seen_at: str  # the time when it ended, or sent its last heartbeat
     epochs: int
 
     @property
@@ -61,11 +61,11 @@ def list_unpublished(ledger: Ledger) -> dict[int, list[Attempt]]:
     tried = sa.func.coalesce(runs.c.kind, RunKind.RUN) != RunKind.COMPACT
     out: dict[int, list[Attempt]] = defaultdict(list)
     rows, newest = (
-        ledger.database.read_rows(sa.select(runs).where(runs.c.state.not_in(OVER) & tried)),
+        ledger.database.read_rows(sa.select(runs).where(runs.c.state.not_in(COMPLETE_STATES) & tried)),
         ledger.revisions.get().revision,
     )
     attempts = ((describe_attempt(run, newest), run.epochs) for run in map(RunRecord.from_row, rows))
-    for attempt, epochs in sorted(attempts, key=lambda pair: pair[0].last):
+    for attempt, epochs in sorted(attempts, key=lambda pair: pair[0].last_seen_at):
         for epoch in epochs:
             out[epoch].append(attempt)
     return out

@@ -32,25 +32,27 @@ class CopyRequest:
     source: str
     target: str
     bytes: int
-    changed: float = 0.0
+    modified_at: float = 0.0
 
     def is_copied(self, there: Mapping[str, filesystem.FileEntry]) -> bool:
         """Tell whether a correct copy exists. `there` are the existing files, by their locations (`list_existing`)."""
         copy = there.get(filesystem.normalize_location(self.target))
         # file systems round the times of files
-        return copy is not None and copy.bytes == self.bytes and copy.changed > self.changed - 1e-3
+        return copy is not None and copy.bytes == self.bytes and copy.modified_at > self.modified_at - 1e-3
 
 
 @dataclass(frozen=True)
 class CopyResult:
-    """The numbers of files and bytes that were copied, and of files that existed already (`kept`)."""
+    """The numbers of files and bytes that were copied, and of files that existed already."""
 
     files: int = 0
     bytes: int = 0
-    kept: int = 0
+    existing_files: int = 0
 
     def __add__(self, other: CopyResult) -> CopyResult:
-        return CopyResult(self.files + other.files, self.bytes + other.bytes, self.kept + other.kept)
+        return CopyResult(
+            self.files + other.files, self.bytes + other.bytes, self.existing_files + other.existing_files
+        )
 
 
 def list_existing(folder: str) -> dict[str, filesystem.FileEntry]:
@@ -82,7 +84,7 @@ def copy_files(
     """
     requests = list(wanted)
     due = [file for file in requests if not file.is_copied(there)]
-    done, total = CopyResult(kept=len(requests) - len(due)), sum(file.bytes for file in due)
+    done, total = CopyResult(existing_files=len(requests) - len(due)), sum(file.bytes for file in due)
     last_message = time.monotonic()
     if due:
         say(f"{what}: {len(due):,} files, {decimal(total)}")
@@ -129,7 +131,7 @@ def _copy_one(request: CopyRequest, stop: threading.Event) -> int:
     if stop.is_set():
         return 0
     try:
-        size = filesystem.copy_file(request.source, request.target, request.bytes, request.changed)
+        size = filesystem.copy_file(request.source, request.target, request.bytes, request.modified_at)
     except OSError as error:
         raise Unavailable(
             f"{request.source} could not be copied to {request.target}: {filesystem.format_store_error(error)}.",

@@ -40,11 +40,11 @@ class FileEntry:
     """A file in a listing. `changed` is the time of its last change, in seconds since 1970 by the store's clock."""
 
     bytes: int
-    changed: float
+    modified_at: float
 
     @property
     def stamp(self) -> str:
-        return f"{self.bytes}:{round(self.changed * 1e9)}"
+        return f"{self.bytes}:{round(self.modified_at * 1e9)}"
 
 
 def normalize_location(location: str) -> str:
@@ -229,12 +229,12 @@ def copy_file(source: str, target: str, size: int, changed: float = 0.0) -> int:
     with open_stream(source) as stream:
         if place is None:
             _make_folder(other, outside)
-            with other.open_output_stream(outside, compression=None) as there:
-                return _copy_stream(stream, there)
+            with other.open_output_stream(outside, compression=None) as sink:
+                return _copy_stream(stream, sink)
         place.parent.mkdir(parents=True, exist_ok=True)
         part = place.with_name(f".{place.name}.part")
-        with part.open("wb") as there:
-            done = _copy_stream(stream, there)
+        with part.open("wb") as sink:
+            done = _copy_stream(stream, sink)
         if changed:
             os.utime(part, (changed, changed))
         part.replace(place)

@@ -62,11 +62,11 @@ def sum_by_revision(
                 by_epoch[epoch] = first + int(text[:16], 16), second + int(text[16:], 16)
         if revision in wanted:
             prints = {
-                table: {at: Fingerprint.from_sums(*each) for at, each in sorted(by.items())}
+                table: {epoch: Fingerprint.from_sums(*each) for epoch, each in sorted(by.items())}
                 for table, by in sums.items()
             }
             at_revision[revision] = {
-                table: {at: each for at, each in by.items() if each} for table, by in prints.items()
+                table: {epoch: each for epoch, each in by.items() if each} for table, by in prints.items()
             }
     return at_revision
 

@@ -32,7 +32,7 @@ from .schema import homes, ledger
 
 FORMAT = 1  # the format of homes that this version makes; it reads all formats up to this one
 PREFIX = "altneu_"
-REST = "altneu_rest_"  # the prefix of the catalog of a home whose tables are listed in a REST catalog
+REST_PREFIX = "altneu_rest_"  # the prefix of the catalog of a home whose tables are listed in a REST catalog
 UNTOLD = "postgresql"  # the place of a database whose server does not identify itself
 
 tables = sa.table(  # the table of Iceberg's JDBC catalog
@@ -47,12 +47,13 @@ tables = sa.table(  # the table of Iceberg's JDBC catalog
 
 @dataclass(frozen=True)
 class Identity:
-    """The catalog of a home, and the places for which its tables were made. `stored`: whether the database has it."""
+    """The catalog of a home, and the places for which its tables were made. `is_stored`: whether the database has
+    it."""
 
     catalog: str
     warehouse: str
     database: str
-    stored: bool = True
+    is_stored: bool = True
 
 
 class HomeMoved(UsageError):
@@ -89,9 +90,9 @@ def require_identity(home: Home) -> Identity:
 def claim_identity(home: Home) -> Identity:
     """Store the identity of a home, a new one if it has none, and return it. Concurrent processes get the same one."""
     identity = find_identity(home)
-    if identity is not None and identity.stored:
+    if identity is not None and identity.is_stored:
         return identity
-    catalog = identity.catalog if identity else new_catalog(REST if home.config.storage.catalog else PREFIX)
+    catalog = identity.catalog if identity else new_catalog(REST_PREFIX if home.config.storage.catalog else PREFIX)
     with database.open_connection(home.database) as connection:
         versions.prepare_database(connection.engine, writes=True)
         with contextlib.suppress(sa.exc.IntegrityError):  # another process was first
@@ -145,7 +146,7 @@ def find_identity(home: Home) -> Identity | None:
             named, key=lambda name: several and (_count_pinned_snapshots(home, named[name], pins), former[name])
         )
         where = former[catalog] if connection.dialect.name == "sqlite" else database_place(connection)
-        return Identity(catalog, places[catalog], where, stored=False)
+        return Identity(catalog, places[catalog], where, is_stored=False)
 
 
 def _read_stored_identity(home: Home, connection: sa.Connection) -> Identity | None:
@@ -203,9 +204,9 @@ def _count_pinned_snapshots(home: Home, locations: dict[str, str], pins: dict[st
     count = 0
     for table, location in locations.items():
         pin = pins.get(table.rpartition("/")[2])
-        here = home.warehouse + location.removeprefix(warehouse_of(table, location))
+        present_location = home.warehouse + location.removeprefix(warehouse_of(table, location))
         try:
-            snapshots = json.loads(filesystem.read_file(here)).get("snapshots", []) if pin else []
+            snapshots = json.loads(filesystem.read_file(present_location)).get("snapshots", []) if pin else []
         except (OSError, ValueError):
             continue
         count += any(str(snapshot["snapshot-id"]) == pin for snapshot in snapshots)

@@ -262,16 +262,16 @@ def _resolve_failures(ledger: Ledger, failures: list[Failure]) -> list[Failure]:
         return []
     results, newer = _list_results(ledger), _list_newer_audits(ledger)
     touched, again = _list_publications(ledger, failures)
-    out = []
+    resolved = []
     for failure in failures:
         key, number = (failure.suite, failure.name, failure.epoch), int(failure.ident)
         ends = [
-            (at, "it passes" if passed else "it was found again")
-            for ident, at, passed, visible in results.get(key, ())
+            (ended_at, "it passes" if passed else "it was found again")
+            for ident, ended_at, passed, visible in results.get(key, ())
             if ident > number and (visible or not failure.published)
         ]
-        audited = (at for at in newer.get((failure.suite, failure.epoch), ()) if at > failure.at)
-        ends += [(at, "a newer audit does not find it") for at in audited]
+        audited = (ended_at for ended_at in newer.get((failure.suite, failure.epoch), ()) if ended_at > failure.at)
+        ends += [(ended_at, "a newer audit does not find it") for ended_at in audited]
         of_batch = (failure.suite, failure.name) in OF_BATCH
         stopped = not failure.published
         if of_batch or stopped:
@@ -285,9 +285,9 @@ def _resolve_failures(ledger: Ledger, failures: list[Failure]) -> list[Failure]:
                 ends.append(max(each for each in firsts if each))
         if not of_batch or (stopped and not failure.epochs):
             ends += [each for each in (_first_publication_after(again, failure, stopped=stopped),) if each]
-        at, why = min(ends, default=(None, ""))
-        out.append(replace(failure, ended=at, why=why))
-    return out
+        ended_at, why = min(ends, default=(None, ""))
+        resolved.append(replace(failure, ended=ended_at, why=why))
+    return resolved
 
 
 def _first_publication_after(
@@ -330,10 +330,12 @@ def _list_newer_audits(ledger: Ledger) -> dict[tuple[str, int | None], list[str]
     return out
 
 
-Published = tuple[int, str, str]  # revision, time, what it did
+PublicationEvent = tuple[int, str, str]  # revision, time, what it did
 
 
-def _list_publications(ledger: Ledger, failures: list[Failure]) -> tuple[dict[int, list[Published]], list[Published]]:
+def _list_publications(
+    ledger: Ledger, failures: list[Failure]
+) -> tuple[dict[int, list[PublicationEvent]], list[PublicationEvent]]:
     """List publications that may have ended failures, oldest first.
 
     Returns:
@@ -343,10 +345,10 @@ def _list_publications(ledger: Ledger, failures: list[Failure]) -> tuple[dict[in
     epochs = {epoch for each in failures for epoch in (each.epoch, *each.epochs) if epoch is not None}
     when = (ledger_table.c.revision, ledger_table.c.published_at, runs.c.kind)
     both = ledger_table.join(runs, runs.c.run_id == ledger_table.c.run_id)
-    mine = sa.select(*when, batches.c.epoch).select_from(both.join(batches, batches.c.run_id == runs.c.run_id))
-    touched: dict[int, list[Published]] = defaultdict(list)
+    by_batch = sa.select(*when, batches.c.epoch).select_from(both.join(batches, batches.c.run_id == runs.c.run_id))
+    touched: dict[int, list[PublicationEvent]] = defaultdict(list)
     for row in ledger.database.read_rows(
-        mine.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger_table.c.revision)
+        by_batch.where(batches.c.epoch.in_(sorted(epochs))).order_by(ledger_table.c.revision)
     ):
         what = "took the batch back" if row.kind == RunKind.ROLLBACK else "published the epoch"
         touched[row.epoch].append((row.revision, row.published_at, what))
@@ -366,10 +368,10 @@ def _list_failed_stages(ledger: Ledger) -> list[Failure]:
     failed = [(record, shown) for record, shown in tried if shown.state is RunState.FAILED]
     if not failed:
         return []
-    mine = sa.select(stages.c.run_id, stages.c.stage).where(
+    failed_stages = sa.select(stages.c.run_id, stages.c.stage).where(
         stages.c.state == "failed", stages.c.run_id.in_([record.run_id for record, _ in failed])
     )
-    where = {row.run_id: row.stage for row in ledger.database.read_rows(mine)}
+    where = {row.run_id: row.stage for row in ledger.database.read_rows(failed_stages)}
     failures = [
         Failure(
             record.run_id.rpartition("_")[2],
@@ -380,7 +382,7 @@ def _list_failed_stages(ledger: Ledger) -> list[Failure]:
             record.parent + 1,
             record.run_id,
             False,
-            shown.last,
+            shown.last_seen_at,
             shown.error or "it stopped without an error message",
             "A run goes through all its stages. Nothing of this one was published.",
             "correct the cause that its error names, then run the same command again",
@@ -395,12 +397,12 @@ def _list_failed_stages(ledger: Ledger) -> list[Failure]:
 
 
 def _resolve_failed_run(
-    failure: Failure, touched: dict[int, list[Published]], again: list[Published], done: list[str]
+    failure: Failure, touched: dict[int, list[PublicationEvent]], again: list[PublicationEvent], done: list[str]
 ) -> Failure:
     """Return the failure of a run with its end: another run has published its epochs, or has computed everything
     again."""
     if failure.kind is RunKind.COMPACT:
-        after = next((at for at in done if at > failure.at), None)
+        after = next((done_at for done_at in done if done_at > failure.at), None)
         return replace(failure, ended=after, why="another compaction was done" if after else "")
     if not failure.epochs:
         end = _first_publication_after(again, failure, stopped=True)

@@ -22,7 +22,7 @@ from .process_identity import counts_as_dead
 from .schema import NOTHING
 from .stage_results import Facts, from_json
 
-LANDED = ("upserts", "quarantine", "names")  # tables of landed rows; all others are computed from them
+LANDED_TABLES = ("upserts", "quarantine", "names")  # tables of landed rows; all others are computed from them
 SERVING_TABLES = get_args(ServingTable)  # rows for other programs, made from the collections
 
 Json: TypeAlias = dict[
@@ -33,7 +33,7 @@ Row: TypeAlias = sa.Row[*tuple[Any, ...]]
 
 def is_landed(table: str) -> bool:
     """Tell whether a table has landed rows: all others are computed from them."""
-    return table in LANDED or is_relation_rows(table)
+    return table in LANDED_TABLES or is_relation_rows(table)
 
 
 class RunKind(StrEnum):
@@ -61,12 +61,12 @@ class RunState(StrEnum):
     DISCARDED = "discarded"  # written by earlier versions for `superseded`
 
 
-OPEN = (
+OPEN_STATES = (
     RunState.RUNNING,
     RunState.FAILED,
     RunState.INTERRUPTED,
 )  # such a run may be continued while its parent is the newest revision
-OVER = (RunState.PUBLISHED, RunState.DONE, RunState.UNCHANGED)  # such a run is complete
+COMPLETE_STATES = (RunState.PUBLISHED, RunState.DONE, RunState.UNCHANGED)  # such a run is complete
 
 
 class Verdict(StrEnum):
@@ -189,7 +189,7 @@ class StageRecord:
     state: StageState
     started_at: str
     seconds: float | None  # None: it has not ended
-    stored: Json
+    stored_facts: Json
 
     @classmethod
     def from_row(cls, row: Row) -> Self:
@@ -198,7 +198,7 @@ class StageRecord:
     @cached_property
     def facts(self) -> Facts:
         """Return the facts that the stage recorded."""
-        return from_json(self.stage, self.stored)
+        return from_json(self.stage, self.stored_facts)
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,7 @@ class Revision:
 
     @property
     def collections(self) -> dict[str, int]:
-        """Return the snapshots of the tables of diff triples: all tables but the plain ones."""
+        """Return the snapshots of the tables of diff triples: all tables but the serving tables."""
         return {table: snapshot for table, snapshot in self.snapshots.items() if table not in SERVING_TABLES}
 
     def knows_epoch(self, epoch: int) -> bool:

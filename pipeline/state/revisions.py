@@ -93,8 +93,10 @@ class RevisionStore:
             LeaseLost: Another process holds the lease of the compaction.
         """
         with self.database.write_transaction(run_id) as connection:
-            mine = ledger.c.revision.in_(revisions)
-            connection.execute(ledger.update().where(mine).values(snapshots=encode_snapshots(snapshots), since=since))
+            is_repinned = ledger.c.revision.in_(revisions)
+            connection.execute(
+                ledger.update().where(is_repinned).values(snapshots=encode_snapshots(snapshots), since=since)
+            )
             connection.execute(ledger.update().where(ledger.c.revision.in_(dropped)).values(snapshots={}))
 
     def last_change_of_queries(self, row: Revision) -> int:
@@ -107,8 +109,8 @@ class RevisionStore:
         with_queries = sa.cast(runs.c.config, sa.Text).contains(f'"{_QUERIES}":')
         if not self.database.read_rows(up_to.where(with_queries).limit(1)):
             return 0
-        found = self.database.read_rows(up_to)
-        for newer, older in zip(found, [*found[1:], None], strict=True):
+        rows = self.database.read_rows(up_to)
+        for newer, older in zip(rows, [*rows[1:], None], strict=True):
             before = None if older is None else (older.config or {}).get(_QUERIES)
             if (newer.config or {}).get(_QUERIES) != before:
                 return int(newer.revision)

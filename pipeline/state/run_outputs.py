@@ -18,7 +18,7 @@ from .schema import batches, fingerprints, ledger, proofs, totals
 from .totals import TotalDiff
 from .versions import DatabaseOutdated
 
-FEW = 200  # epochs whose batches are looked up one by one; beyond that all are read
+MAX_SINGLE_LOOKUPS = 200  # epochs whose batches are looked up one by one; beyond that all are read
 
 
 @dataclass(eq=False)
@@ -43,11 +43,11 @@ class OutputStore:
         statement = sa.select(*columns, ledger.c.revision).select_from(joined).order_by(ledger.c.revision)
         if revision is not None:
             statement = statement.where(ledger.c.revision <= revision)
-        if epochs is not None and len(epochs) <= FEW:
+        if epochs is not None and len(epochs) <= MAX_SINGLE_LOOKUPS:
             statement = statement.where(batches.c.epoch.in_(epochs))
         newest = {row[0]: row for row in self.database.read_rows(statement)}
         published = {epoch: Batch(*row) for epoch, row in sorted(newest.items()) if row.digest}
-        is_whole = epochs is None or len(epochs) > FEW
+        is_whole = epochs is None or len(epochs) > MAX_SINGLE_LOOKUPS
         is_published = any(row.revision == revision for row in newest.values())  # and not about to be published
         if revision is not None and is_whole and is_published:
             self._batches = {revision: published}
@@ -76,8 +76,13 @@ class OutputStore:
         listed = self.database.read_rows(rows if first is None else rows.where(totals.c.epoch >= first))
         if first is not None:
             sums = sa.func.max(ledger.c.revision).label("revision"), sa.func.sum(totals.c.diff).label("diff")
-            at = sa.literal(first - 1).label("epoch")
-            before = sa.select(*key, at, *sums).join(ledger, of_run).where(shown, totals.c.epoch < first).group_by(*key)
+            epoch_before = sa.literal(first - 1).label("epoch")
+            before = (
+                sa.select(*key, epoch_before, *sums)
+                .join(ledger, of_run)
+                .where(shown, totals.c.epoch < first)
+                .group_by(*key)
+            )
             listed = [*listed, *self.database.read_rows(before)]
         # the fields of a row by their places, since its attributes take four times as long
         return [(measure, k, epoch, revision, int(diff)) for measure, k, epoch, revision, diff in map(tuple, listed)]
@@ -154,9 +159,9 @@ class OutputStore:
         epoch = sa.case((fingerprints.c.epoch < first, first - 1), else_=fingerprints.c.epoch).label("at")
         joined = sa.func.aggregate_strings(fingerprints.c.fingerprint, "").label("joined")
         rows = sa.select(fingerprints.c.collection, epoch, joined).group_by(fingerprints.c.collection, epoch)
-        mine = fingerprints.c.run_id.in_(_select_published_runs(revision))
+        is_published = fingerprints.c.run_id.in_(_select_published_runs(revision))
         prints: Prints = {table: {} for table in known}
-        for row in self.database.read_rows(rows.where(mine).order_by(epoch)) if known else ():
+        for row in self.database.read_rows(rows.where(is_published).order_by(epoch)) if known else ():
             if each := sum_texts(row.joined):
                 prints[row.collection][row.at] = each
         return prints

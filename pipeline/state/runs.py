@@ -15,7 +15,7 @@ from ..errors import AltneuError, RevisionConflict, RunInProgress
 from . import clock
 from .approvals import record_verdict
 from .database_session import DatabaseSession
-from .records import OPEN, Json, Revision, RunKind, RunRecord, RunState, Verdict, new_run_id
+from .records import OPEN_STATES, Json, Revision, RunKind, RunRecord, RunState, Verdict, new_run_id
 from .revisions import RevisionStore
 from .schema import homes, ledger, runs
 
@@ -56,7 +56,7 @@ class RunStore:
         """
         pins: dict[str, set[int]] = {}
         newest = self.revisions.get().revision
-        open_ = runs.c.state.in_(OPEN) & (runs.c.run_id != (without or "")) & (runs.c.parent == newest)
+        open_ = runs.c.state.in_(OPEN_STATES) & (runs.c.run_id != (without or "")) & (runs.c.parent == newest)
         going = sa.select(runs).where(open_ | (runs.c.state == RunState.HELD))
         bases = [run.base.snapshots for run in map(RunRecord.from_row, self.database.read_rows(going)) if run.base]
         for snapshots in (*(row.snapshots for row in self.revisions.list_all()), *bases):
@@ -85,7 +85,7 @@ class RunStore:
         newest = self.revisions.get().revision
         lost = (runs.c.parent != newest) | (runs.c.kind == RunKind.COMPACT)
         done = runs.c.state.in_([RunState.PUBLISHED, RunState.REJECTED])
-        over = done | (runs.c.state.in_([*OPEN, RunState.SUPERSEDED]) & lost)
+        over = done | (runs.c.state.in_([*OPEN_STATES, RunState.SUPERSEDED]) & lost)
         rows = self.database.read_rows(
             sa.select(runs).where(over & sa.not_(sa.func.coalesce(runs.c.discarded, sa.false())))
         )
@@ -185,7 +185,7 @@ class RunStore:
         is_free = run.owner is None or run.owner == self.database.owner() or not run.has_heartbeat
         reopened = reset_approval and run.state is RunState.HELD
         values: dict[str, str | None] = {"owner": self.database.owner(), "beat_at": clock.timestamp()}
-        if run.state in OPEN or reopened:
+        if run.state in OPEN_STATES or reopened:
             values |= {"state": RunState.RUNNING, "error": None, "finished_at": None}
         unchanged = (runs.c.run_id == run_id) & (runs.c.state == run.state) & (runs.c.owner == run.owner)
         if run.owner:
@@ -229,11 +229,13 @@ class RunStore:
         if run.kind is RunKind.COMPACT or run.state in (RunState.PUBLISHED, RunState.DONE) or newest == run.parent:
             return
         won = self.revisions.get(run.parent + 1)
-        if run.state in OPEN:
+        if run.state in OPEN_STATES:
             what = f"superseded by revision {won.revision}"
-            mine = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN))
+            supersede = runs.update().where((runs.c.run_id == run_id) & runs.c.state.in_(OPEN_STATES))
             with self.database.write_transaction(run_id) as connection:
-                connection.execute(mine.values(state=RunState.SUPERSEDED, error=what, finished_at=clock.timestamp()))
+                connection.execute(
+                    supersede.values(state=RunState.SUPERSEDED, error=what, finished_at=clock.timestamp())
+                )
         raise RevisionConflict(
             f"run {run_id} builds on revision {run.parent}, but run {won.run_id} has published revision "
             f"{won.revision} meanwhile. Nothing of this run was published.",

@@ -184,15 +184,14 @@ alerts = sa.Table(  # the messages that were sent about incidents and other prob
     sa.Column("sent_at", sa.String(32)),  # null: the message was not received yet
 )
 
-told = (
-    sa.Table(  # how far events were delivered for an asset, or a partition of a consumer was processed: `event_cursor`
-        "told",
-        metadata,
-        sa.Column("asset", sa.String(256), primary_key=True),
-        sa.Column("revision", sa.BigInteger, nullable=False),  # all up to this revision is delivered
-        sa.Column("claimed", sa.BigInteger),  # a task delivers what follows, up to this revision; null: no task does
-        sa.Column("teller", sa.Text),  # that task
-    )
+delivery_cursors = sa.Table(  # how far events were delivered, or consumers have processed, see `delivery_cursors`
+    "delivery_cursors",
+    metadata,
+    # the URI of an asset, or the name of a partition of a consumer
+    sa.Column("asset", sa.String(256), primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),  # all up to this revision is delivered
+    sa.Column("claimed", sa.BigInteger),  # a task delivers what follows, up to this revision; null: no task does
+    sa.Column("claimed_by", sa.Text),  # that task
 )
 
 digests = sa.Table(  # the digests of landed files, and of the batches in folders, so that each is read only once

@@ -48,8 +48,8 @@ def sum_totals(diffs: Iterable[TotalDiff], last: int | None = None) -> dict[int,
     revision = 0
     out: dict[int, EpochTotals] = {}
     for epoch in sorted(by_epoch):
-        for measure, k, _, at, diff in by_epoch[epoch]:
-            revision = max(revision, at)
+        for measure, k, _, row_revision, diff in by_epoch[epoch]:
+            revision = max(revision, row_revision)
             if measure == "truss":
                 trusses[k] = trusses.get(k, 0) + diff
             elif measure == "motif":

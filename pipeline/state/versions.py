@@ -1,9 +1,9 @@
 """The versions of the database's tables: which one a database has, which ones this code knows, and the migrations.
 
 The scripts in `migrations/versions/` are Alembic's: `v0001_…` makes the first tables, and each later script adds
-something that may be null, or an index. A new database gets the tables of `schema.metadata` at once; a test compares
-the two. A database from before versions were stored has the newest version whose tables, columns and indexes all exist
-in it.
+something that may be null, or an index, or renames a table. A new database gets the tables of `schema.metadata` at
+once; a test compares the two. A database from before versions were stored has the newest version whose tables, columns
+and indexes all exist in it.
 
 Only writers bring a database up to date (`upgrade_database`): one process at a time, in one transaction, so that the
 database always has the old version or the new one. A reader of an older database works as long as it needs nothing that
@@ -108,13 +108,13 @@ def upgrade_database(engine: sa.Engine) -> str | None:
 def version_of_tables(connection: sa.Connection) -> str:
     """Return the newest version whose additions are in a database, with those of all versions before it."""
     inspector = sa.inspect(connection)
-    there = {
+    names_by_table = {
         table: {each["name"] for each in (*inspector.get_columns(table), *inspector.get_indexes(table))}
         for table in inspector.get_table_names()
     }
     newest = known_versions()[0]
     for number, script in _load_scripts().items():
-        if any(not set(names) <= there.get(table, set()) for table, names in script.SHOWS.items()):
+        if any(not set(names) <= names_by_table.get(table, set()) for table, names in script.SHOWS.items()):
             break
         newest = number
     return newest

@@ -41,18 +41,18 @@ class Branches:
 
     def __init__(self, tables: Iterable[str], of: Callable[[str], iceberg.IcebergTable]) -> None:
         self.tables = tuple(tables)
-        self._of = of
-        self._seen: dict[str, iceberg.IcebergTable] = {}  # each table as it was loaded last
+        self._load_table = of
+        self._loaded_tables: dict[str, iceberg.IcebergTable] = {}  # each table as it was loaded last
 
     def load_metadata(self, table: str) -> iceberg.IcebergTable:
         """Load the branches, tags and snapshots of a table as they are now."""
-        self._seen[table] = self._of(table)
-        return self._seen[table]
+        self._loaded_tables[table] = self._load_table(table)
+        return self._loaded_tables[table]
 
     def describe_snapshot(self, table: str, snapshot: int) -> iceberg.IcebergTable:
         """Return a table as it was loaded last, or as it is now where the snapshot is newer: a snapshot never
         changes."""
-        seen = self._seen.get(table)
+        seen = self._loaded_tables.get(table)
         return seen if seen is not None and seen.has_snapshot(snapshot) else self.load_metadata(table)
 
     def commit_change(self, table: str, change: Callable[[iceberg.IcebergTable], None]) -> None:
@@ -82,7 +82,7 @@ class Branches:
 
     def first_snapshot(self, table: str) -> int:
         """Return the empty snapshot with which a table begins. It never expires."""
-        seen = self._seen.get(table)
+        seen = self._loaded_tables.get(table)
         return (seen if seen is not None and seen.snapshot_ids() else self.load_metadata(table)).first_snapshot()
 
     def snapshot_size(self, table: str, snapshot: int) -> Size:
@@ -123,7 +123,7 @@ class Branches:
         return file_tiers.PROPERTY in self.describe_snapshot(table, snapshot).snapshot_summary(snapshot)
 
     def count_removed_rows(self, table: str, snapshot: int) -> int:
-        """Count the rows in the data files of a plain table's snapshot that delete files have removed."""
+        """Count the rows in the data files of a serving table's snapshot that delete files have removed."""
         return int(
             self.describe_snapshot(table, snapshot).snapshot_summary(snapshot).get("total-position-deletes") or 0
         )
@@ -182,7 +182,7 @@ class Branches:
         return self._require_own_commits(table, run_id, base)
 
     def replace_on_branch(self, table: str, run_id: str, base: int, gone: Any | None, come: Any | None) -> int:
-        """Write the changes of a plain table to the run's branch, in place of an earlier try.
+        """Write the changes of a serving table to the run's branch, in place of an earlier try.
 
         Args:
             table: The table.
@@ -215,10 +215,10 @@ class Branches:
         """Return the snapshot of a branch. Raises `ForeignWrite` where it has not exactly `commits` commits after
         `base`."""
         metadata = self.load_metadata(table)
-        head = at = metadata.ref_snapshot(branch_of(run_id))
-        while at is not None and at != base and commits:
-            at, commits = metadata.parent_snapshot(at), commits - 1
-        if head is None or at != base:
+        head = ancestor = metadata.ref_snapshot(branch_of(run_id))
+        while ancestor is not None and ancestor != base and commits:
+            ancestor, commits = metadata.parent_snapshot(ancestor), commits - 1
+        if head is None or ancestor != base:
             raise ForeignWrite(
                 f"table {table}: another process has also written to the branch of run {run_id}. Nothing is published.",
                 "run the same command again",
@@ -337,7 +337,7 @@ class _LedgerRefs:
     """The branches and tags that the tables should have, by the ledger."""
 
     newest: Revision
-    exact: tuple[Revision, ...]  # revisions whose snapshots contain exactly their rows
+    exact_revisions: tuple[Revision, ...]  # revisions whose snapshots contain exactly their rows
     undone: frozenset[str]  # runs that may have branches
 
     @classmethod
@@ -349,7 +349,7 @@ class _LedgerRefs:
 
     def revision_ref_steps(self, table: str, metadata: iceberg.IcebergTable) -> list[Step]:
         """Return the steps that set `main` and the tags of a table to the snapshots of the revisions."""
-        first, there, refs = metadata.first_snapshot(), metadata.snapshot_ids(), metadata.ref_snapshots()
+        first, snapshots, refs = metadata.first_snapshot(), metadata.snapshot_ids(), metadata.ref_snapshots()
 
         def pinned_snapshot(row: Revision) -> int | None:
             return first if row.frontier is None else row.snapshots.get(table)
@@ -359,7 +359,11 @@ class _LedgerRefs:
         main = first if main is None else main  # a table that is not maintained any more becomes empty
         if refs.get("main") != main:
             steps.append(("replaceBranch", "main", main))
-        tags = {tag_name(row.revision): snapshot for row in self.exact if (snapshot := pinned_snapshot(row)) in there}
+        tags = {
+            tag_name(row.revision): snapshot
+            for row in self.exact_revisions
+            if (snapshot := pinned_snapshot(row)) in snapshots
+        }
         for name, snapshot in refs.items():
             if _TAG.fullmatch(name) and tags.get(name) != snapshot:
                 steps.append(("removeTag", name))

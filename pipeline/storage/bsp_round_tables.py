@@ -41,8 +41,8 @@ class RoundTables:
 
     def __init__(self, warehouse: Warehouse, run_id: str) -> None:
         self._warehouse, self._run_id = warehouse, run_id
-        self._made = 0
-        self._kept = list[tuple[DataFrame, str]]()
+        self._table_count = 0
+        self._tables_in_use = list[tuple[DataFrame, str]]()
 
     @cached_property
     def parallel_tasks(self) -> int:
@@ -51,16 +51,20 @@ class RoundTables:
 
     def persist_rows(self, rows: DataFrame, after: DataFrame | None = None) -> DataFrame:
         """Write rows to a new table, or append them to that of `after`, and return the table's rows; EXECUTES."""
-        name = self._add_table(rows) if after is None else next(name for frame, name in self._kept if frame is after)
+        name = (
+            self._add_table(rows)
+            if after is None
+            else next(name for frame, name in self._tables_in_use if frame is after)
+        )
         rows.writeTo(self._warehouse.table_name(name)).append()
         stored = self._warehouse.spark.read.options(**SPLITS).table(self._warehouse.table_name(name))
-        self._kept = [*(each for each in self._kept if each[0] is not after), (stored, name)]
+        self._tables_in_use = [*(each for each in self._tables_in_use if each[0] is not after), (stored, name)]
         return stored
 
     def _add_table(self, rows: DataFrame) -> str:
         """Make a table for these rows, and return its name."""
-        self._made += 1
-        name = f"{ROUNDS}{self._run_id}_{self._made}"
+        self._table_count += 1
+        name = f"{ROUNDS}{self._run_id}_{self._table_count}"
         columns = ", ".join(f"{quote_identifier(field.name)} {field.dataType.simpleString()}" for field in rows.schema)
         packed = any(isinstance(field.dataType, BinaryType) for field in rows.schema)
         self._warehouse.create_table(name, columns, PACKS if packed else ROWS)
@@ -68,16 +72,16 @@ class RoundTables:
 
     def drop_rows(self, rows: DataFrame) -> None:
         """Drop the table of these rows."""
-        for frame, name in self._kept:
+        for frame, name in self._tables_in_use:
             if frame is rows:
                 self._warehouse.drop_table(name)
-        self._kept = [each for each in self._kept if each[0] is not rows]
+        self._tables_in_use = [each for each in self._tables_in_use if each[0] is not rows]
 
     def drop_all(self) -> None:
         """Drop all remaining tables of the run."""
-        for _, name in self._kept:
+        for _, name in self._tables_in_use:
             self._warehouse.drop_table(name)
-        self._kept.clear()
+        self._tables_in_use.clear()
 
 
 @contextmanager

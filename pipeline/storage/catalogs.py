@@ -75,7 +75,7 @@ def open_catalog(home: Home, identity: home_identity.Identity) -> Catalog:
 
 def refuse_other_kind(home: Home, identity: home_identity.Identity) -> None:
     """Raise `UsageError` where `[storage] catalog` was set or removed after the tables were made."""
-    now, then = home.config.storage.catalog is not None, identity.catalog.startswith(home_identity.REST)
+    now, then = home.config.storage.catalog is not None, identity.catalog.startswith(home_identity.REST_PREFIX)
     if now != then:
         words = ("in the home's database", "in a REST catalog")
         raise UsageError(

@@ -29,7 +29,7 @@ from ..errors import Unavailable, describe_error
 CODE, INSTALLED, SENT = "spark.altneu.code", "installed", "sent"
 PYTHON = "spark.pyspark.python"
 PACKAGE = "altneu"
-ASKED = 4  # the greatest number of executors that are asked, because those of a cluster are alike
+MAX_ASKED_EXECUTORS = 4  # the greatest number of executors that are asked, because those of a cluster are alike
 
 
 def on_this_machine(master: str) -> bool:
@@ -87,7 +87,7 @@ def ensure_code_on_executors(spark: SparkSession, master: str) -> bool:
     if setting == SENT:
         context.addPyFile(code_archive())
         return True
-    mine, parts = code_digest(), max(1, min(ASKED, context.defaultParallelism))
+    own_digest, parts = code_digest(), max(1, min(MAX_ASKED_EXECUTORS, context.defaultParallelism))
     try:
         theirs = set(context.parallelize(range(parts), parts).mapPartitions(_executor_probe()).collect())
     except Exception as error:
@@ -97,7 +97,7 @@ def ensure_code_on_executors(spark: SparkSession, master: str) -> bool:
             f'set [spark] conf = {{ "{PYTHON}" = "/path/there/bin/python" }}, or PYSPARK_PYTHON, to one that has the '
             "packages that altneu depends on",
         ) from error
-    if theirs == {mine}:
+    if theirs == {own_digest}:
         return False
     context.addPyFile(code_archive())
     return True

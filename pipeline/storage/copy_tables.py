@@ -22,7 +22,7 @@ from . import catalogs
 from .metadata_rewriter import DamagedTable, MetadataRewriter
 from .table_schemas import CERTIFICATES, NAMESPACE
 
-AGAIN = "run the same command again: files that are copied are not copied again"
+REPEAT_COMMAND = "run the same command again: files that are copied are not copied again"
 _CATALOG = sa.MetaData()  # the tables of Iceberg's JDBC catalog, as it makes them
 _text = sa.String(255)
 ICEBERG_TABLES = sa.Table(
@@ -54,7 +54,7 @@ class CopiedTables:
     copied: file_transfer.CopyResult
 
 
-NONE = CopiedTables({}, [], file_transfer.CopyResult())
+NO_TABLES = CopiedTables({}, [], file_transfer.CopyResult())
 
 
 def copy_tables(source: Home, target: Home, catalog: str, say: file_transfer.Say) -> CopiedTables:
@@ -64,14 +64,14 @@ def copy_tables(source: Home, target: Home, catalog: str, say: file_transfer.Say
     listed, located = catalogs.open_catalog(source, identity), dict[str, str]()
     former = listed.metadata_locations() | listed.metadata_locations(CERTIFICATES)
     wanted: list[file_transfer.CopyRequest] = []
-    there = file_transfer.list_existing(target.warehouse)
+    existing_files = file_transfer.list_existing(target.warehouse)
     for number, (table, location) in enumerate(sorted(former.items())):
         say(f"metadata of {table} ({number + 1} of {len(former)})")
-        copy = _TableCopy(source, target, table, location, catalog, there)
+        copy = _TableCopy(source, target, table, location, catalog, existing_files)
         if (metadata := copy.rewrite_unless_damaged(say)) is not None:
             located[table] = metadata
-            wanted += copy.wanted.values()
-    return CopiedTables(located, wanted, file_transfer.copy_files(wanted, there, "rows", say))
+            wanted += copy.requests.values()
+    return CopiedTables(located, wanted, file_transfer.copy_files(wanted, existing_files, "rows", say))
 
 
 class _TableCopy(MetadataRewriter):
@@ -88,9 +88,9 @@ class _TableCopy(MetadataRewriter):
     ) -> None:
         new = f"{filesystem.normalize_location(target.warehouse)}/{catalogs.catalog_namespace(target)}/{table}"
         super().__init__(new, f"{catalogs.catalog_namespace(source)}/{table}", location)
-        self.wanted: dict[str, file_transfer.CopyRequest] = {}
+        self.requests: dict[str, file_transfer.CopyRequest] = {}
         self._owner = catalog if target.config.storage.catalog is not None else None
-        self._there = there
+        self._existing_files = there
 
     def read_metadata_file(self, location: str) -> bytes:
         try:
@@ -99,14 +99,17 @@ class _TableCopy(MetadataRewriter):
             raise self.damaged_error(location) from None
         except OSError as error:
             raise Unavailable(
-                f"{location} cannot be read: {filesystem.format_store_error(error)}.", f"altneu doctor; {AGAIN}"
+                f"{location} cannot be read: {filesystem.format_store_error(error)}.",
+                f"altneu doctor; {REPEAT_COMMAND}",
             ) from error
 
     def write_metadata_file(self, former: str, kind: str, content: bytes) -> str:
         location = (
-            f"{self.new}/metadata/{posixpath.basename(former)}" if kind != "places" else self.new_location(former)
+            f"{self.new_folder}/metadata/{posixpath.basename(former)}"
+            if kind != "places"
+            else self.new_location(former)
         )
-        entry = self._there.get(location)
+        entry = self._existing_files.get(location)
         if entry is not None and entry.bytes == len(content) and _has_content(location, content):
             return location
         try:
@@ -114,19 +117,19 @@ class _TableCopy(MetadataRewriter):
         except OSError as error:
             raise Unavailable(
                 f"{location} cannot be written: {filesystem.format_store_error(error)}.",
-                f"correct the cause (disk space, permissions, the store: altneu doctor), then {AGAIN}",
+                f"correct the cause (disk space, permissions, the store: altneu doctor), then {REPEAT_COMMAND}",
             ) from error
         return location
 
     def require_data_file(self, location: str, size: int | None) -> None:
-        if location in self.wanted:
+        if location in self.requests:
             return
         if size is None:
             try:
                 size = filesystem.stat_file(location).bytes
             except FileNotFoundError:  # statistics may be missing
                 return
-        self.wanted[location] = file_transfer.CopyRequest(location, self.new_location(location), size)
+        self.requests[location] = file_transfer.CopyRequest(location, self.new_location(location), size)
 
     def rewrite_metadata(self) -> str:
         """Write the table's metadata for the new place, and return the new metadata file.
@@ -136,9 +139,9 @@ class _TableCopy(MetadataRewriter):
         """
         written = super().rewrite_metadata()
         if self.table.rpartition("/")[2] == CERTIFICATES:
-            here = file_transfer.list_existing(self.old)
-            for each in self.wanted.values():
-                if filesystem.normalize_location(each.source) not in here:
+            source_files = file_transfer.list_existing(self.old_folder)
+            for each in self.requests.values():
+                if filesystem.normalize_location(each.source) not in source_files:
                     raise self.damaged_error(each.source)
         return written
 
@@ -149,7 +152,7 @@ class _TableCopy(MetadataRewriter):
     def damaged_error(self, location: str) -> DamagedTable:
         return DamagedTable(
             f"{location} is missing or damaged.",
-            f"altneu doctor says whether this home is complete; if a compaction has run meanwhile: {AGAIN}",
+            f"altneu doctor says whether this home is complete; if a compaction has run meanwhile: {REPEAT_COMMAND}",
         )
 
 

@@ -48,8 +48,14 @@ _INHERITED = re.compile(
     r"|PYTHON(?!IOENCODING$|UNBUFFERED$|UTF8$).*|LANG|TZ|TMPDIR|HOME|PGPASSWORD|PGPASSFILE|ALTNEU_MASTER|ALTNEU_LOG"
 )
 # Spark sets these in the process that starts it.
-_OWN = {"SPARK_LOCAL_IP", "SPARK_LAUNCHER_OPTS", "SPARK_HOME", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE"}
-_OWN |= {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONHASHSEED", "JAVA_HOME", "LC_CTYPE"}
+_SPARK_VARIABLES = {
+    "SPARK_LOCAL_IP",
+    "SPARK_LAUNCHER_OPTS",
+    "SPARK_HOME",
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
+}
+_SPARK_VARIABLES |= {"PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "PYTHONHASHSEED", "JAVA_HOME", "LC_CTYPE"}
 _WORDS = {
     "altneu": "has another version of altneu",
     "python": "has another Python",
@@ -64,20 +70,20 @@ class Caller:
     """How this process uses a daemon; a command sets it from its options."""
 
     name: str = "a program"
-    wanted: bool = True  # whether it uses a daemon where there is one
+    uses_daemon: bool = True  # whether it uses a daemon where there is one
     wait: float | None = None  # seconds to wait for the daemon while another command uses it; None: as long as it takes
-    tell: Callable[[str], None] = field(default=lambda text: None)  # takes lines about waiting, for a person
+    show_line: Callable[[str], None] = field(default=lambda text: None)  # takes lines about waiting, for a person
 
 
 caller = Caller()
 
 
 class NoDaemon(Exception):
-    """No daemon serves this process. `why` is what to say about it: empty where there is none."""
+    """No daemon serves this process. `reason` is what to say about it: empty where there is none."""
 
     def __init__(self, why: str = "") -> None:
         super().__init__(why)
-        self.why = why
+        self.reason = why
 
 
 def socket_paths(home: Path) -> list[Path]:
@@ -209,7 +215,11 @@ def daemon_command(home: Path) -> list[str]:
 
 def inherited_variables(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that a JVM inherits for good, of those of a process that has not started Spark."""
-    return {name: value for name, value in environment.items() if name not in _OWN and _INHERITED.fullmatch(name)}
+    return {
+        name: value
+        for name, value in environment.items()
+        if name not in _SPARK_VARIABLES and _INHERITED.fullmatch(name)
+    }
 
 
 def describe_differences(own: Mapping[str, str], others: Mapping[str, str]) -> tuple[str, bool]:

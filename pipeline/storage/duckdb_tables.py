@@ -57,7 +57,7 @@ class Query:
     """A query in DuckDB's SQL, and the Arrow tables that it names."""
 
     sql: str
-    held: Mapping[str, pa.Table] = field(default_factory=dict)
+    arrow_tables: Mapping[str, pa.Table] = field(default_factory=dict)
 
 
 class DuckTables:
@@ -90,7 +90,7 @@ class DuckTables:
         return Query(f"{_select_columns(table_columns(self.home, table), {})} WHERE false")
 
     def select_rows(self, query: str, **relations: Query) -> Query:
-        held = {name: rows for relation in relations.values() for name, rows in relation.held.items()}
+        held = {name: rows for relation in relations.values() for name, rows in relation.arrow_tables.items()}
         return Query(query.format(**{name: f"({relation.sql})" for name, relation in relations.items()}), held)
 
     def columns_of(self, rows: Query) -> list[str]:
@@ -129,7 +129,7 @@ class DuckTables:
 
     def column_types(self, rows: Query) -> dict[str, str]:
         """Return the types of the columns of a query in SQL: column → type."""
-        schema = self.to_arrow(Query(f"SELECT * FROM ({rows.sql}) LIMIT 0", rows.held)).schema
+        schema = self.to_arrow(Query(f"SELECT * FROM ({rows.sql}) LIMIT 0", rows.arrow_tables)).schema
         return {column.name: _KINDS[str(column.type)] for column in schema}
 
     def count_stored_rows(self, revision: Revision, tables: tuple[str, ...]) -> int:
@@ -147,7 +147,7 @@ class DuckTables:
         """Execute a query. Raises `AltneuError` where a file is missing, or the memory of this process is too small."""
         cursor = self._connection.cursor()
         try:
-            for name, table in rows.held.items():
+            for name, table in rows.arrow_tables.items():
                 cursor.register(name, table)
             return cursor.sql(rows.sql).to_arrow_table()
         except duckdb.IOException as error:
@@ -181,9 +181,9 @@ class DuckTables:
         tasks = list(scan.plan_files())
         if any(task.delete_files for task in tasks):  # altneu writes no delete files to these tables
             raise UsageError(f"another program has deleted rows of table {table}.", "--engine spark")
-        there = {column.name: column for column in scan.projection().fields}
-        own = {name: _TYPES[type(column.field_type)] for name, column in there.items()}
-        wanted = own if is_query_table(table) else table_columns(self.home, table)
+        stored_columns = {column.name: column for column in scan.projection().fields}
+        stored_types = {name: _TYPES[type(column.field_type)] for name, column in stored_columns.items()}
+        wanted = stored_types if is_query_table(table) else table_columns(self.home, table)
         if not tasks:
             return f"{_select_columns(wanted, {})} WHERE false"
         # by field ids, as in Iceberg: a column that was dropped and declared again is another column
@@ -191,10 +191,10 @@ class DuckTables:
             f"{column.field_id}: "
             f"{{name: {_text_literal(name)}, type: {_text_literal(_duckdb_type(_TYPES[type(column.field_type)]))}, "
             "default_value: NULL}"
-            for name, column in there.items()
+            for name, column in stored_columns.items()
         )
         source = read_parquet_files([_local_path(task.file.file_path) for task in tasks], f"schema = MAP {{{schema}}}")
-        return f"{_select_columns(wanted, {name: double_quote(name) for name in there})} FROM {source}"
+        return f"{_select_columns(wanted, {name: double_quote(name) for name in stored_columns})} FROM {source}"
 
 
 def _select_columns(columns: Mapping[str, str], there: Mapping[str, str]) -> str:

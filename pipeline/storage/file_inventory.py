@@ -28,7 +28,7 @@ class Inventory:
     """The number of files that the readable revisions need, and the missing files of each table."""
 
     files: int
-    missing: dict[str, list[str]]
+    missing_files: dict[str, list[str]]
 
 
 def take_inventory(home: Home, ledger: Ledger) -> Inventory:
@@ -37,15 +37,15 @@ def take_inventory(home: Home, ledger: Ledger) -> Inventory:
     pins = ledger.runs.pinned_snapshots()
     if identity is None or not pins:
         return Inventory(0, {})
-    there = _list_existing(home.warehouse)
+    existing_files = _list_existing(home.warehouse)
     tables = catalogs.open_catalog(home, identity).metadata_locations()
     needed: set[str] = set()
     missing: dict[str, list[str]] = {}
     for table, snapshots in sorted(pins.items()):
         lacking = [table] if table not in tables else []
-        for location in _list_needed_files(tables[table], snapshots, there) if table in tables else ():
+        for location in _list_needed_files(tables[table], snapshots, existing_files) if table in tables else ():
             needed.add(location)
-            if location not in there:
+            if location not in existing_files:
                 lacking.append(location)
         if lacking:
             missing[table] = sorted(set(lacking))
@@ -58,11 +58,11 @@ def is_missing_files(table: IcebergTable, snapshots: set[int]) -> bool:
     The answer is False where only Spark can read the warehouse. Raises `OSError` where the table's folder cannot be
     listed.
     """
-    there = _list_existing(table.location())
-    if filesystem.normalize_location(table.metadata_location) not in there:
+    existing_files = _list_existing(table.location())
+    if filesystem.normalize_location(table.metadata_location) not in existing_files:
         return False
     try:
-        return not there.issuperset(_list_needed_files(table.metadata_location, snapshots, there))
+        return not existing_files.issuperset(_list_needed_files(table.metadata_location, snapshots, existing_files))
     except avro_files.NotAvro:
         return True
 

@@ -27,9 +27,9 @@ SCATTERED = 8  # with more files than that, a snapshot without known tiers is wr
 
 
 class Tier(NamedTuple):
-    """A tier of a snapshot: `rows` rows, none of them of a later revision than `last`."""
+    """A tier of a snapshot: `rows` rows, none of them of a later revision than `last_revision`."""
 
-    last: int
+    last_revision: int
     rows: int
 
 
@@ -86,25 +86,25 @@ def tiers_to_keep(tiers: Sequence[Tier], least: int, most: int) -> list[Tier]:
 class FilePlan(NamedTuple):
     """How a commit of further rows writes the files of a table.
 
-    `kept`: the tiers that stay. `after`: the rows of revisions greater than this one are written again, together with
-    the further rows; None: no rows are. `horizon`: the rows from it on and those before it are written to files of
-    their own, so that the next run skips the latter; None: they are not told apart. `mixed`: how many rows stay in
-    files in which they were not told apart (`count_mixed_rows`).
+    `kept_tiers`: the tiers that stay. `rewrite_after`: the rows of revisions greater than this one are written again,
+    together with the further rows; None: no rows are. `horizon`: the rows from it on and those before it are written to
+    files of their own, so that the next run skips the latter; None: they are not told apart. `mixed`: how many rows
+    stay in files in which they were not told apart (`count_mixed_rows`).
     """
 
-    kept: list[Tier]
-    after: int | None
+    kept_tiers: list[Tier]
+    rewrite_after: int | None
     horizon: Horizon | None = None
     mixed: int = 0
 
     @property
     def tier_properties(self) -> dict[str, str]:
         """What the summary of the snapshot says of its tiers."""
-        tiers = {PROPERTY: ",".join(f"{tier.last}:{tier.rows}" for tier in self.kept)}
+        tiers = {PROPERTY: ",".join(f"{tier.last_revision}:{tier.rows}" for tier in self.kept_tiers)}
         return tiers | ({MIXED: str(self.mixed)} if self.mixed else {})
 
 
-WHOLE = FilePlan([], None)  # all rows of the table are written again
+REWRITE_ALL = FilePlan([], None)  # all rows of the table are written again
 
 
 def plan_files(summary: Mapping[str, str], newest: int, horizon: Horizon | None = None) -> FilePlan:
@@ -117,7 +117,7 @@ def plan_files(summary: Mapping[str, str], newest: int, horizon: Horizon | None 
     mixed = count_mixed_rows(summary) if kept else 0
     if kept == tiers:
         return FilePlan(kept, None, mixed=mixed)
-    return FilePlan(kept, kept[-1].last if kept else 0, horizon, mixed)
+    return FilePlan(kept, kept[-1].last_revision if kept else 0, horizon, mixed)
 
 
 def plan_compaction(summary: Mapping[str, str], newest: int, files: int) -> FilePlan | None:
@@ -132,4 +132,4 @@ def plan_compaction(summary: Mapping[str, str], newest: int, files: int) -> File
     scattered = int(summary.get("total-data-files") or 0) - 2 * (len(tiers) - 1) > files
     if count_mixed_rows(summary) or scattered or first <= max(MERGED_ROWS, newer) or not newer:
         return None
-    return FilePlan(tiers[:1], tiers[0].last)
+    return FilePlan(tiers[:1], tiers[0].last_revision)

@@ -35,10 +35,10 @@ def cache_location(home: Home) -> GraphCacheLocation | None:
     with contextlib.suppress(OSError):
         cache_folder(home).mkdir(exist_ok=True)
         token = secrets.token_hex(8)
-        here = cache_folder(home) / "here"
-        if here.exists() and (known := here.read_text()):
+        token_file = cache_folder(home) / "here"
+        if token_file.exists() and (known := token_file.read_text()):
             return GraphCacheLocation(cache_folder(home), known)
-        here.write_text(token)
+        token_file.write_text(token)
         return GraphCacheLocation(cache_folder(home), token)
     return None
 

@@ -17,22 +17,24 @@ from .table_schemas import INTERVALS
 
 
 class Horizon(NamedTuple):
-    """The rows of a table whose `column` is at least `least`."""
+    """The rows of a table whose `column` is at least `lower_bound`."""
 
     column: str
-    least: int
+    lower_bound: int
 
     @property
     def condition(self) -> str:
         """The condition for the rows from the horizon on, in the SQL of Spark and of DuckDB."""
-        return f"{self.column} >= {self.least}"
+        return f"{self.column} >= {self.lower_bound}"
 
 
 def table_horizon(table: str, first: int, live_for: int | None) -> Horizon | None:
     """Return the horizon of a run whose first epoch is `first`, or None where every row of the table may matter.
 
-    >>> table_horizon("edges", 7, 3), table_horizon("upserts", 7, 3), table_horizon("trussness", 7, 3)
-    (Horizon(column='until', least=7), Horizon(column='epoch', least=4), Horizon(column='epoch', least=7))
+    >>> table_horizon("edges", 7, 3), table_horizon("upserts", 7, 3)
+    (Horizon(column='until', lower_bound=7), Horizon(column='epoch', lower_bound=4))
+    >>> table_horizon("trussness", 7, 3)
+    Horizon(column='epoch', lower_bound=7)
     """
     if table in INTERVALS:
         return Horizon("until", first)
@@ -47,7 +49,7 @@ def next_horizon(table: str, frontier: int, live_for: int | None) -> Horizon | N
     Only intervals, and what expires after a window, can lie after the frontier.
 
     >>> next_horizon("edges", 6, None), next_horizon("degrees", 6, None), next_horizon("degrees", 6, 3)
-    (Horizon(column='until', least=7), None, Horizon(column='epoch', least=7))
+    (Horizon(column='until', lower_bound=7), None, Horizon(column='epoch', lower_bound=7))
     """
     may_lie_after = table in INTERVALS or (live_for is not None and table not in ("trussness", "quarantine"))
     return table_horizon(table, frontier + 1, live_for) if may_lie_after else None

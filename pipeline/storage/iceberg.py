@@ -190,7 +190,7 @@ class IcebergTable:
             files = list(file_bounds.list_data_files(each["manifest-list"]))
         except (OSError, avro_files.NotAvro):
             return rows
-        return sum(file.rows for file in files if file.reaches(field, horizon.least))
+        return sum(file.rows for file in files if file.reaches(field, horizon.lower_bound))
 
     def commit_first_snapshot(self) -> None:
         """Commit an empty first snapshot."""
@@ -264,10 +264,10 @@ class _SparkRowWriter(TableWriter):
     """The methods that write rows, by Spark in every session."""
 
     def append_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
-        if files is None or files.after is None:
+        if files is None or files.rewrite_after is None:
             rows.writeTo(f"{name}.branch_{branch}").options(**_summary_options(files)).append()
             return
-        merged = rows.sparkSession.table(f"{name}.branch_{branch}").where(F.col("revision") > files.after)
+        merged = rows.sparkSession.table(f"{name}.branch_{branch}").where(F.col("revision") > files.rewrite_after)
         whole = merged.unionByName(rows, allowMissingColumns=True)
         if files.horizon is None:
             # without a number of partitions: they are one file, unless they are very many
@@ -277,7 +277,9 @@ class _SparkRowWriter(TableWriter):
         self.overwrite_rows(name, branch, whole, files)
 
     def overwrite_rows(self, name: str, branch: str, rows: DataFrame, files: FilePlan | None) -> None:
-        replaced = F.lit(True) if files is None or files.after is None else F.col("revision") > files.after
+        replaced = (
+            F.lit(True) if files is None or files.rewrite_after is None else F.col("revision") > files.rewrite_after
+        )
         rows.writeTo(f"{name}.branch_{branch}").options(**_summary_options(files)).overwrite(replaced)
 
     def delete_rows(self, name: str, branch: str, keys: DataFrame) -> None:

@@ -1,8 +1,8 @@
 """The rewriting of a table's metadata for another place: its metadata file and all metadata that it names.
 
 Iceberg's metadata contain whole paths: metadata files name lists of manifests, these name manifests, and these name
-data files. Snapshots, branches, tags and field ids stay. No rows are read or written, except the delete files of plain
-tables, which list the positions of deleted rows and name their data files. The subclasses in `relocate` and
+data files. Snapshots, branches, tags and field ids stay. No rows are read or written, except the delete files of
+serving tables, which list the positions of deleted rows and name their data files. The subclasses in `relocate` and
 `copy_tables` decide where files are read, under which names they are written, and what happens to data files.
 
 Source: the Iceberg table specification (table metadata, manifest lists, manifests).
@@ -29,11 +29,11 @@ class DamagedTable(AltneuError):
 
 
 class MetadataRewriter(ABC):
-    """The rewriter of one table, `namespace/name`, with the metadata file `location`, for its new folder `new`."""
+    """The rewriter of one table, `namespace/name`, with the metadata file `location`, for its new folder."""
 
     def __init__(self, new: str, table: str, location: str) -> None:
-        self.new, self.table, self.location = new, table, location
-        self.old = ""  # the table's folder by its present metadata
+        self.new_folder, self.table, self.location = new, table, location
+        self.old_folder = ""  # the table's folder by its present metadata
         self._manifests: dict[str, tuple[str, int]] = {}  # old location → new location, its bytes
         self._delete_files: dict[str, tuple[str, int, int]] = {}  # and its former bytes
 
@@ -75,8 +75,8 @@ class MetadataRewriter(ABC):
     def rewrite_metadata(self) -> str:
         """Rewrite the table's metadata file and all metadata that it names. Return the new metadata file."""
         metadata: dict[str, Any] = json.loads(self.read_metadata_file(self.location))
-        self.old = metadata["location"].rstrip("/")
-        metadata["location"] = self.new
+        self.old_folder = metadata["location"].rstrip("/")
+        metadata["location"] = self.new_folder
         metadata["metadata-log"] = []  # earlier metadata files name the old place
         metadata["properties"] = self.relocated_properties(metadata.get("properties", {}))
         for snapshot in metadata.get("snapshots", ()):
@@ -119,7 +119,7 @@ class MetadataRewriter(ABC):
 
         The bounds of its columns are the least and the greatest path of a data file, and position.
         """
-        path, old, new = entry["file_path"], f"{self.old}/".encode(), f"{self.new}/".encode()
+        path, old, new = entry["file_path"], f"{self.old_folder}/".encode(), f"{self.new_folder}/".encode()
         if exists:
             entry["file_path"], size, former = self._rewrite_position_deletes(path)
             if former != entry["file_size_in_bytes"]:
@@ -158,14 +158,14 @@ class MetadataRewriter(ABC):
 
     def relative_path(self, location: str) -> str:
         """Return the path of a file of the table from the table's folder. Raises `AltneuError` for another file."""
-        old, path = filesystem.normalize_location(self.old) + "/", filesystem.normalize_location(location)
+        old, path = filesystem.normalize_location(self.old_folder) + "/", filesystem.normalize_location(location)
         if not path.startswith(old):
-            raise AltneuError(f"table {self.table}: {location} is not in {self.old}.", "altneu rebuild")
+            raise AltneuError(f"table {self.table}: {location} is not in {self.old_folder}.", "altneu rebuild")
         return path.removeprefix(old)
 
     def new_location(self, location: str) -> str:
         """Return the location of a file of the table at the new place."""
-        return f"{self.new}/{self.relative_path(location)}"
+        return f"{self.new_folder}/{self.relative_path(location)}"
 
     def _read_avro(self, location: str) -> avro_files.AvroFile:
         try:

@@ -31,8 +31,8 @@ NAMESPACES = sa.table("iceberg_namespace_properties", sa.column("catalog_name", 
 class RelocateResult:
     """The old and the new place of the tables, and the numbers of tables and of files that were rewritten."""
 
-    old: str
-    new: str
+    old_warehouse: str
+    new_warehouse: str
     tables: int
     files: int
 
@@ -69,7 +69,7 @@ def relocate_home(
                 del new[table]
             else:
                 new[table] = metadata
-            written += moving.written
+            written += moving.written_files
     _commit_relocation(home, identity, {table: located[table] for table in new}, new)
     return RelocateResult(identity.warehouse, home.warehouse, len(located), written)
 
@@ -114,10 +114,10 @@ def table_locations(home: Home, identity: home_identity.Identity) -> dict[str, s
         if not sa.inspect(connection).has_table(t.name):
             return {}
         rows = connection.execute(query).all()
-    mine = [
+    catalog_rows = [
         row for row in rows if row.table_name == CERTIFICATES or not row.table_name.startswith(home_identity.ROUNDS)
     ]
-    return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in mine}
+    return {f"{row.table_namespace}/{row.table_name}": row.metadata_location for row in catalog_rows}
 
 
 def _commit_relocation(home: Home, identity: home_identity.Identity, old: dict[str, str], new: dict[str, str]) -> None:
@@ -125,10 +125,10 @@ def _commit_relocation(home: Home, identity: home_identity.Identity, old: dict[s
     name, t = home_identity.new_catalog(), home_identity.tables
     with database.open_connection(home.database) as connection:
         versions.prepare_database(connection.engine, writes=True)
-        mine = t.c.catalog_name == identity.catalog
+        in_catalog = t.c.catalog_name == identity.catalog
         for table in old:
             namespace, _, short = table.rpartition("/")
-            where = mine & (t.c.table_namespace == namespace) & (t.c.table_name == short)
+            where = in_catalog & (t.c.table_namespace == namespace) & (t.c.table_name == short)
             unchanged = t.c.metadata_location == old[table]
             values = {"catalog_name": name, "metadata_location": new[table], "previous_metadata_location": None}
             if connection.execute(t.update().where(where & unchanged).values(values)).rowcount != 1:
@@ -147,9 +147,9 @@ class _TableRelocation(MetadataRewriter):
 
     def __init__(self, warehouse: str, table: str, location: str) -> None:
         super().__init__(f"{warehouse.rstrip('/')}/{table}", table, location)
-        self.old = f"{home_identity.warehouse_of(table, location)}/{table}"
-        self.written, self._token = 0, str(uuid.uuid4())
-        self._here = filesystem.list_sizes(self.new)
+        self.old_folder = f"{home_identity.warehouse_of(table, location)}/{table}"
+        self.written_files, self._token = 0, str(uuid.uuid4())
+        self._present_files = filesystem.list_sizes(self.new_folder)
 
     def read_metadata_file(self, location: str) -> bytes:
         here = self.new_location(location)
@@ -169,7 +169,7 @@ class _TableRelocation(MetadataRewriter):
                 "list": f"{'-'.join(base.split('-')[:2])}-1-{self._token}.avro",
                 "manifest": f"{self._token}-m{len(self._manifests)}.avro",
             }[kind]
-            location = f"{self.new}/metadata/{name}"
+            location = f"{self.new_folder}/metadata/{name}"
         try:
             filesystem.write_file(location, content)
         except OSError as error:
@@ -177,12 +177,12 @@ class _TableRelocation(MetadataRewriter):
                 f"{location} cannot be written: {error.strerror or error}. Nothing was changed.",
                 "make room on the disk, or make the folder writable; then: altneu relocate",
             ) from None
-        self.written += 1
+        self.written_files += 1
         return location
 
     def require_data_file(self, location: str, size: int | None) -> None:
         """Raise `DamagedTable` where a data file is missing or has another size."""
-        if size is not None and self._here.get(self.relative_path(location)) != size:
+        if size is not None and self._present_files.get(self.relative_path(location)) != size:
             raise self.damaged_error(location)
 
     def damaged_error(self, location: str) -> DamagedTable:

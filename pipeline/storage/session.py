@@ -211,8 +211,8 @@ def _session_settings(master: str, conf: dict[str, str], *, few: bool, heap_mb: 
     """Return all settings with which the JVM of a driver and its session start."""
     memory = {"spark.driver.memory": f"{heap_mb or driver_memory_mb()}m"}
     settings = _STATIC | _RUNTIME | _jar_settings(master) | memory | conf
-    own = conf.get(_DRIVER_OPTIONS, "")
-    settings[_DRIVER_OPTIONS] = " ".join([*java_options(), *(QUICK if few else []), own]).strip()
+    user_options = conf.get(_DRIVER_OPTIONS, "")
+    settings[_DRIVER_OPTIONS] = " ".join([*java_options(), *(QUICK if few else []), user_options]).strip()
     settings |= _executor_settings(conf)
     if not code_shipping.on_this_machine(master):
         return settings
@@ -282,15 +282,17 @@ def session_for(home: Home, ledger: Ledger, count_rows: Callable[[], float] | No
     if SparkContext._active_spark_context is not None or (master or "").startswith(REMOTE):
         return start_session(master, home.config.spark.conf)
     rows = count_stored_rows(ledger) if count_rows is None else count_rows()
-    if caller.wanted and may_have_daemon(home):
+    if caller.uses_daemon and may_have_daemon(home):
         try:
             variables = read_environment(master or LOCAL, home.config.spark.conf)
             return shared_jvm.attach_session(home.path, rows, variables)
         except NoDaemon as reason:
-            if reason.why:
-                caller.tell(f"{reason.why}; Spark starts for this command alone")
+            if reason.reason:
+                caller.show_line(f"{reason.reason}; Spark starts for this command alone")
             else:
-                caller.tell("Spark starts for this command alone; altneu daemon start keeps one ready for the next")
+                caller.show_line(
+                    "Spark starts for this command alone; altneu daemon start keeps one ready for the next"
+                )
     few = rows <= FEW_ROWS
     return start_session(master, home.config.spark.conf, few=few, heap_mb=heap_mb(rows) if few else None)
 

@@ -35,7 +35,7 @@ STOP_SECONDS = 20.0  # within which cancelled jobs have to end
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 _CATALOG = "spark.sql.catalog."
 
-_held = contextlib.ExitStack()  # what this process holds while it works in the JVM of a daemon
+_held_resources = contextlib.ExitStack()  # what this process holds while it works in the JVM of a daemon
 
 
 def attach_session(home: Path, rows: float, variables: Mapping[str, str]) -> SparkSession:
@@ -49,7 +49,7 @@ def attach_session(home: Path, rows: float, variables: Mapping[str, str]) -> Spa
     Raises:
         NoDaemon: There is no daemon, it does not fit, or this process has waited for as long as it may.
     """
-    global _held
+    global _held_resources
     request = {"do": "attach", "needs": daemon_client.read_needs(home), "rows": rows}
     request |= {"successor": daemon_client.daemon_command(home), "at": str(daemon_client.PACKAGE.parent)}
     connection, answer = daemon_client.ask(home, request)
@@ -68,13 +68,13 @@ def attach_session(home: Path, rows: float, variables: Mapping[str, str]) -> Spa
         held.callback(_say_done, connection)
         held.callback(_close_catalogs, spark)
         interrupt.break_off = _break_off
-        _held = held.pop_all()
+        _held_resources = held.pop_all()
     return spark
 
 
 def detach_session() -> None:
     """End the session of this process in the JVM of a daemon, if it has one."""
-    _held.close()
+    _held_resources.close()
 
 
 def _say_done(connection: Connection) -> None:
@@ -92,13 +92,13 @@ def _take_turn(file: Path) -> Iterator[None]:
     """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        began, said = time.monotonic(), False
+        began, has_said = time.monotonic(), False
         while not _try_lock(descriptor):
             if caller.wait is not None and time.monotonic() - began >= caller.wait:
                 raise NoDaemon(f"the daemon is still busy after {caller.wait:g} s")
-            if not said and (text := describe_turn(file)):
-                caller.tell(f"waiting for the daemon, which works for {text}")
-                said = True
+            if not has_said and (text := describe_turn(file)):
+                caller.show_line(f"waiting for the daemon, which works for {text}")
+                has_said = True
             time.sleep(POLL)
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, json.dumps({"name": caller.name, "since": time.monotonic()}).encode(), 0)

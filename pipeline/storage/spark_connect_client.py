@@ -35,7 +35,7 @@ WAIT_MS = 500  # milliseconds between two tries
 # for a lost machine, which closes no connection. Spark's server closes the connection if asked more often than every
 # five minutes.
 ALIVE_MS = 330_000
-AGAIN = "run the same command again"
+REPEAT_COMMAND = "run the same command again"
 _FORGOTTEN = "INVALID_HANDLE.SESSION_"  # the prefix of Spark's errors about a session that the server does not have
 
 
@@ -102,7 +102,7 @@ class _RetryPolicy(RetryPolicy):
 
     def __init__(self, named: str) -> None:
         super().__init__(initial_backoff=WAIT_MS)
-        self.named, self.lost = named, False
+        self.server_name, self.is_lost = named, False
 
     def can_retry(self, exception: BaseException) -> bool:
         silent = isinstance(exception, grpc.RpcError) and exception.code() == grpc.StatusCode.UNAVAILABLE
@@ -119,18 +119,22 @@ class _RetryState(RetryPolicyState):
 
     def __init__(self, policy: _RetryPolicy) -> None:
         super().__init__(policy)
-        self._of = policy
+        self._server_policy = policy
 
     def next_attempt(self, exception: BaseException | None = None) -> int | None:
-        server = f"the Spark Connect server at {self._of.named}"
+        server = f"the Spark Connect server at {self._server_policy.server_name}"
         if _FORGOTTEN in str(exception):
-            self._of.lost = True
-            raise Unavailable(f"{server} has lost the session: it was restarted, or has ended the session.", AGAIN)
+            self._server_policy.is_lost = True
+            raise Unavailable(
+                f"{server} has lost the session: it was restarted, or has ended the session.", REPEAT_COMMAND
+            )
         now = time.monotonic()
         self._until = self._until or now + PATIENCE
-        if self._of.lost or now >= self._until:
-            self._of.lost = True
-            raise Unavailable(f"{server} does not answer any more.", f"altneu connect, if it has ended; then {AGAIN}")
+        if self._server_policy.is_lost or now >= self._until:
+            self._server_policy.is_lost = True
+            raise Unavailable(
+                f"{server} does not answer any more.", f"altneu connect, if it has ended; then {REPEAT_COMMAND}"
+            )
         return super().next_attempt(exception)
 
 
@@ -195,7 +199,7 @@ def _forget_session() -> None:
     # the session of this thread, and that of the process
     for spark in (Remote.getActiveSession(), Remote._get_default_session()):
         policies = spark.client.get_retry_policies() if spark is not None else []
-        if spark is not None and any(isinstance(policy, _RetryPolicy) and policy.lost for policy in policies):
+        if spark is not None and any(isinstance(policy, _RetryPolicy) and policy.is_lost for policy in policies):
             spark.stop()
 
 

@@ -26,7 +26,7 @@ from .table_schemas import ALWAYS, INTERVALS, TIME
 from .warehouse import Warehouse
 
 # tables whose diffs are counts, which may add up to more than 2**31
-WIDE = ("degrees", "triangle_counts", "motif_counts")
+WIDE_TABLES = ("degrees", "triangle_counts", "motif_counts")
 
 
 def table_fingerprints(read: Callable[[str], DataFrame], warehouse: Warehouse, tables: Iterable[str]) -> Prints:
@@ -103,7 +103,7 @@ def _hash_halves(table: str, rows: DataFrame, columns: Iterable[str], by: Sequen
 
 
 def _is_wide(table: str) -> bool:
-    return table in WIDE or is_query_table(table)
+    return table in WIDE_TABLES or is_query_table(table)
 
 
 def hashed_columns(table: str, data: Sequence[str]) -> list[Column]:

@@ -1,8 +1,8 @@
 """The schemas of a home's Iceberg tables, and the snapshots that a revision pins. This module does not need Spark.
 
-Every table but the plain ones is a collection of diff triples. `edges` stores signed validity intervals: a row stands
-for two diff triples, `(epoch, +diff)` and `(until, -diff)`. A plain table has rows for other programs, with the landed
-ids. It has no column `revision`: a revision is read by its snapshot.
+Every table but the serving tables is a collection of diff triples. `edges` stores signed validity intervals: a row
+stands for two diff triples, `(epoch, +diff)` and `(until, -diff)`. A serving table has rows for other programs, with
+the landed ids. It has no column `revision`: a revision is read by its snapshot.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def value_columns(home: Home) -> dict[str, str]:
 
 
 def serving_columns(home: Home, table: str) -> dict[str, str]:
-    """Return the columns of a plain table with their types in SQL.
+    """Return the columns of a serving table with their types in SQL.
 
     Where epochs are times, there are also `valid_from` and `valid_to`, or `begins`.
     """

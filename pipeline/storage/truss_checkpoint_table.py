@@ -42,7 +42,7 @@ def read_labels(warehouse: Warehouse, certified: SavedCheckpoint | None) -> dict
     """Return the edge order that proves the trussness of the checkpoint's epoch: epoch → (a, b, label). It may be
     empty."""
     state = read_checkpoint(warehouse, certified)
-    return {} if state is None else {state.at: sum_state(state.rows)}
+    return {} if state is None else {state.epoch: sum_state(state.rows)}
 
 
 def append_checkpoint(warehouse: Warehouse, run_id: str, base: SavedCheckpoint | None, rows: DataFrame) -> int:

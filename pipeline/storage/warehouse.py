@@ -59,7 +59,7 @@ PROPERTIES = {
     "commit.manifest.min-count-to-merge": "4",
     "read.split.open-file-cost": str(256 << 10),
 }
-# Rows of plain tables are removed: a delete file lists their positions, so that data files are not written again.
+# Rows of serving tables are removed: a delete file lists their positions, so that data files are not written again.
 _PLACES = {f"write.{kind}.mode": "merge-on-read" for kind in ("delete", "merge")}
 _ICEBERG = {"bigint": "long", "timestamp": "timestamptz"}  # type of SQL → Iceberg's name of it, where they differ
 
@@ -87,9 +87,9 @@ class Warehouse(Branches):
         self._query_columns = query_columns(queries)
         collections = [*TABLES, *(MOTIFS if home.config.motifs else ()), *query_inputs(queries), *self._query_columns]
         self.collections = tuple(collections)  # of diff triples
-        self.plain = tuple(dict.fromkeys(home.config.publish.serving_tables))
+        self.serving_tables = tuple(dict.fromkeys(home.config.publish.serving_tables))
         super().__init__(
-            [*self.collections, *self.plain], lambda table: self._tables.load_table(self.table_name(table))
+            [*self.collections, *self.serving_tables], lambda table: self._tables.load_table(self.table_name(table))
         )
 
     def table_name(self, table: str) -> str:
@@ -134,11 +134,13 @@ class Warehouse(Branches):
             self.commit_change(
                 table, lambda metadata: metadata.commit_first_snapshot() if metadata.main_snapshot() is None else None
             )
-            own = PROPERTIES | (_PLACES if table in SERVING_TABLES else {})
+            properties = PROPERTIES | (_PLACES if table in SERVING_TABLES else {})
             # a new table, or one that an earlier version made
-            if not own.items() <= self.load_metadata(table).properties().items():
-                self.spark.sql(f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(own)})")
-        for table in (*self.plain, *filter(is_made_for_queries, self.collections)):
+            if not properties.items() <= self.load_metadata(table).properties().items():
+                self.spark.sql(
+                    f"ALTER TABLE {self.table_name(table)} SET TBLPROPERTIES ({_properties_sql(properties)})"
+                )
+        for table in (*self.serving_tables, *filter(is_made_for_queries, self.collections)):
             self._declare_columns(table)
         upserts = self.load_metadata("upserts").column_types()
         for column, type_ in self.home.config.values.items():
@@ -208,14 +210,14 @@ class Warehouse(Branches):
     def _refuse_other_home(self, there: set[str]) -> None:
         """Raise an error where a REST catalog has another home's tables in our namespace, or has lost ours."""
         where = f"the namespace {self.namespace} of the catalog"
-        mine = [table for table in self.tables if table in there]
-        for table in mine:
+        own_tables = [table for table in self.tables if table in there]
+        for table in own_tables:
             if self.load_metadata(table).properties().get(catalogs.OWNER) != self.catalog:
                 raise UsageError(
                     f"{where} has a table {table} of another home.",
                     "set another namespace in [storage] catalog",
                 )
-        if not mine:
+        if not own_tables:
             home_identity.refuse_full_warehouse(self.home, f"{where} has no tables of this home")
 
     # -- Reading ------------------------------------------------------------------------------------------------
@@ -323,8 +325,8 @@ class Warehouse(Branches):
         )
 
     def tables_with_refs(self, ledger: Ledger) -> list[str]:
-        """Return our tables, and those plain ones and those of queries that are not maintained any more: their `main`
-        becomes empty."""
+        """Return our tables, and those serving tables and those of queries that are not maintained any more: their
+        `main` becomes empty."""
         return [
             *self.tables,
             *(

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from ..state.ledger import Ledger
     from ..state.records import Revision
 
-SHOWN: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
+SHOWN_MEASURES: tuple[Measure, ...] = ("edges", "triangles", "max_trussness")
 NEWEST = 100  # the number of epochs whose runs the page lists
-OPEN = ("missing", "changed", "failed", "interrupted", "rejected")  # states of epochs that a run would take
+OPEN_STATES = ("missing", "changed", "failed", "interrupted", "rejected")  # states of epochs that a run would take
 GAPS = 20  # the number of ranges of absent epochs that the page lists
 
 
@@ -49,7 +49,7 @@ def _add_totals(home: Home, ledger: Ledger, revision: Revision, rows: list[dict[
     names = ledger.runs.list_motifs(revision)
     for row in rows:
         point = totals(row["epoch"]) if row["revision"] else None
-        for name in SHOWN:
+        for name in SHOWN_MEASURES:
             row[name] = point[name] if point else None
         row["motifs"] = {name: point["motifs"].get(place, 0) for place, name in enumerate(names)} if point else {}
         row["report"] = report.page_name(home, row["epoch"])
@@ -102,10 +102,10 @@ def overview_page(
         {"name": name, "labels": [row["label"] for row in known], "points": [row["motifs"][name] for row in known]}
         for name in (known[-1]["motifs"] if len(known) > 1 else ())
     ]
-    epochs = [{**row, "run": runs.get(row["epoch"]), "open": row["state"] in OPEN} for row in reversed(rows)]
+    epochs = [{**row, "run": runs.get(row["epoch"]), "open": row["state"] in OPEN_STATES} for row in reversed(rows)]
     label = home.schedule.format_label
     known_epochs = {row["epoch"] for row in every}
-    open_ = [row["label"] for row in every if row["state"] in OPEN]
+    open_ = [row["label"] for row in every if row["state"] in OPEN_STATES]
     inside = {
         "says": _describe_home(home, statuses.newest, every, prefix),
         "epochs": epochs,

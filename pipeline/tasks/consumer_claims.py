@@ -3,7 +3,7 @@
 A run of a consumer claims what has changed in its partition since the last run that succeeded: one change, however many
 publications and epochs it has, neighbours or not. The claim is confirmed after the success of the task that processes
 it. So a run that is repeated, cleared, or started twice finds nothing left, and what a run that died has claimed is
-claimed by the next one. The cursors are rows beside those of `altneu.pipeline.state.event_cursor`.
+claimed by the next one. The cursors are rows beside those of `altneu.pipeline.state.delivery_cursors`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypedDict
 
-from ..errors import RevisionConflict, RunInProgress, UsageError
+from ..errors import ClaimConflict, RunInProgress, UsageError
 from ..home.home import Home
 from ..home.periods import Period, PeriodUnit, format_epoch_ranges, parse_period
-from ..state import event_cursor
-from ..state.event_cursor import DeliveryCursor
+from ..state import delivery_cursors
+from ..state.delivery_cursors import DeliveryCursor
 from ..state.ledger import Ledger
 from .base import Say, ignore_message, open_home
 from .epoch_event_claims import TRIES
@@ -67,19 +67,19 @@ class PartitionChange(TypedDict):
 def claim_partition(
     path: str,
     where: ConsumerPartition,
-    teller: str,
+    task_token: str,
     state: Callable[[str], str | None],
     *,
     begin: int = 0,
     by_hand: bool = False,
     say: Say = ignore_message,
 ) -> PartitionChange | None:
-    """Claim, for the task `teller`, what has changed in a partition since it was processed; None: there is nothing.
+    """Claim, for a task, what has changed in a partition since it was processed; None: there is nothing.
 
     Args:
         path: The folder of the home.
         where: The partition.
-        teller: The token of the task that will process the change.
+        task_token: The token of the task that will process the change.
         state: A function that returns whether another task with an open claim has ended (`success`), is at work
             (`running`), or waits for a person (`waiting`); None: it has gone, or has failed.
         begin: The revision after which the first claim of the partition begins; 0: all that is published is new.
@@ -88,28 +88,33 @@ def claim_partition(
 
     Raises:
         RunInProgress: Another run is processing the partition.
-        RevisionConflict: Other tasks have claimed the partition several times in a row.
+        ClaimConflict: Other tasks have claimed the partition several times in a row.
         UsageError: The partition is none of this home.
     """
     home, ledger = open_home(path)
     for _ in range(TRIES):
         newest = ledger.revisions.get().revision
-        at, since, other = event_cursor.open_delivery_cursor(ledger, where.cursor_name, begin, teller, state)
+        cursor, since, other = delivery_cursors.open_delivery_cursor(
+            ledger, where.cursor_name, begin, task_token, state
+        )
         if other == "running":
-            raise RunInProgress(f"the task {at.teller} is processing {where.display_name} up to revision {at.claimed}")
+            raise RunInProgress(
+                f"the task {cursor.claimed_by} is processing {where.display_name} up to revision {cursor.claimed}"
+            )
         if other == "waiting":
-            say(f"the task {at.teller} waits for an approval of {where.display_name}; it takes this change along")
+            waiting = f"the task {cursor.claimed_by} waits for an approval of {where.display_name}"
+            say(f"{waiting}; it takes this change along")
             return None
         change = describe_partition(home, ledger, where, since, newest, by_hand=by_hand)
-        claim = DeliveryCursor(since) if change is None else DeliveryCursor(since, newest, teller)
-        if not event_cursor.compare_and_set(ledger, where.cursor_name, at, claim):
+        claim = DeliveryCursor(since) if change is None else DeliveryCursor(since, newest, task_token)
+        if not delivery_cursors.compare_and_set(ledger, where.cursor_name, cursor, claim):
             continue
         if change is None:
             say(f"{where.display_name} has not changed since revision {since}, which {where.consumer} has processed")
         else:
             say(f"{where.display_name} is {change['kind']}, revisions {since} to {newest}: {change['ranges']}")
         return change
-    raise RevisionConflict(f"other tasks have claimed {where.display_name}, {TRIES} times in a row.", "clear this task")
+    raise ClaimConflict(f"other tasks have claimed {where.display_name}, {TRIES} times in a row.", "clear this task")
 
 
 def describe_partition(
@@ -154,25 +159,25 @@ def has_changed_since(path: str, where: ConsumerPartition, change: PartitionChan
     return describe_partition(home, ledger, where, max(change["revision"], 1), newest) is not None
 
 
-def has_claim(path: str, where: ConsumerPartition, teller: str) -> bool:
+def has_claim(path: str, where: ConsumerPartition, task_token: str) -> bool:
     """Tell whether the claim of a task is open: it was neither confirmed nor taken over."""
     _, ledger = open_home(path, writes=False)
-    at = event_cursor.read_cursor(ledger, where.cursor_name)
-    return at is not None and at.teller == teller
+    cursor = delivery_cursors.read_cursor(ledger, where.cursor_name)
+    return cursor is not None and cursor.claimed_by == task_token
 
 
-def confirm_partition(path: str, where: ConsumerPartition, teller: str) -> None:
+def confirm_partition(path: str, where: ConsumerPartition, task_token: str) -> None:
     """Confirm that the change which a task has claimed was processed."""
     _, ledger = open_home(path)
-    event_cursor.confirm_delivery(ledger, where.cursor_name, teller)
+    delivery_cursors.confirm_delivery(ledger, where.cursor_name, task_token)
 
 
-def release_partition(path: str, where: ConsumerPartition, teller: str) -> None:
+def release_partition(path: str, where: ConsumerPartition, task_token: str) -> None:
     """Release the claim of a task whose change is not processed now: the next claim has it, too."""
     _, ledger = open_home(path)
-    at = event_cursor.read_cursor(ledger, where.cursor_name)
-    if at is not None and at.teller == teller:
-        event_cursor.compare_and_set(ledger, where.cursor_name, at, DeliveryCursor(at.revision))
+    cursor = delivery_cursors.read_cursor(ledger, where.cursor_name)
+    if cursor is not None and cursor.claimed_by == task_token:
+        delivery_cursors.compare_and_set(ledger, where.cursor_name, cursor, DeliveryCursor(cursor.revision))
 
 
 def _parse_partition(home: Home, where: ConsumerPartition) -> Period:

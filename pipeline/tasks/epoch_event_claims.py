@@ -1,7 +1,7 @@
 """The events of changed epochs and periods: each published change is delivered once to an asset, by any task.
 
 A task delivers everything that was published since the last delivery, not just what its own run has published: so what
-a command, a rollback or another DAG has published is delivered, too. See `altneu.pipeline.state.event_cursor`.
+a command, a rollback or another DAG has published is delivered, too. See `altneu.pipeline.state.delivery_cursors`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from ..errors import RevisionConflict, RunInProgress
+from ..errors import ClaimConflict, RunInProgress
 from ..home.home import Home
 from ..home.periods import PeriodUnit
-from ..state import event_cursor
-from ..state.event_cursor import DeliveryCursor
+from ..state import delivery_cursors
+from ..state.delivery_cursors import DeliveryCursor
 from ..state.ledger import Ledger
 from .base import ChangedPartitions, PublishedRun, Say, ignore_message, open_home
 
@@ -24,18 +24,18 @@ TRIES = 5
 def claim_changes(
     path: str,
     asset: str,
-    teller: str,
+    task_token: str,
     state: Callable[[str], str | None],
     published: PublishedRun | None = None,
     say: Say = ignore_message,
     unit: PeriodUnit | None = None,
 ) -> ChangedPartitions:
-    """Claim, for the task `teller`, the changes that the followers of an asset have not received yet.
+    """Claim, for a task, the changes that the followers of an asset have not received yet.
 
     Args:
         path: The folder of the home.
         asset: The URI of the asset.
-        teller: The token of this task.
+        task_token: The token of this task.
         state: A function that returns the state in Airflow of another task with an open claim (None: it has gone).
         published: What the run of this task has published. At the first delivery of all, its own revision is the first
             one that is delivered; without it nothing is.
@@ -44,19 +44,21 @@ def claim_changes(
 
     Raises:
         RunInProgress: Another task is delivering events.
-        RevisionConflict: Other tasks have claimed changes several times in a row.
+        ClaimConflict: Other tasks have claimed changes several times in a row.
     """
     home, ledger = open_home(path)
-    own = None if published is None else published["revision"]
+    own_revision = None if published is None else published["revision"]
     for _ in range(TRIES):
         newest = ledger.revisions.get()
-        begin = newest.revision if own is None else own - 1
-        at, since, other = event_cursor.open_delivery_cursor(ledger, asset, begin, teller, state)
+        begin = newest.revision if own_revision is None else own_revision - 1
+        cursor, since, other = delivery_cursors.open_delivery_cursor(ledger, asset, begin, task_token, state)
         if other == "running":
-            raise RunInProgress(f"the task {at.teller} is delivering the events up to revision {at.claimed}.")
+            raise RunInProgress(
+                f"the task {cursor.claimed_by} is delivering the events up to revision {cursor.claimed}."
+            )
         partitions = describe_changes(home, ledger, since, newest.revision, unit)
-        claim = DeliveryCursor(since, newest.revision, teller) if partitions else DeliveryCursor(newest.revision)
-        if not event_cursor.compare_and_set(ledger, asset, at, claim):
+        claim = DeliveryCursor(since, newest.revision, task_token) if partitions else DeliveryCursor(newest.revision)
+        if not delivery_cursors.compare_and_set(ledger, asset, cursor, claim):
             continue
         frontier = None if newest.frontier is None else home.schedule.format_label(newest.frontier)
         if not partitions:
@@ -65,7 +67,7 @@ def claim_changes(
         words = [f"{n:,} {kind}" for kind, n in Counter(change["kind"] for change in partitions.values()).items()]
         say(f"{unit or 'epochs'} changed since revision {since}, up to {newest.revision}: {', '.join(words)}")
         return {"since": since, "revision": newest.revision, "frontier": frontier, "partitions": partitions}
-    raise RevisionConflict(f"other tasks have claimed the events, {TRIES} times in a row.", "clear this task")
+    raise ClaimConflict(f"other tasks have claimed the events, {TRIES} times in a row.", "clear this task")
 
 
 def describe_changes(
@@ -94,7 +96,7 @@ def describe_changes(
     }
 
 
-def confirm_changes(path: str, asset: str, teller: str) -> None:
+def confirm_changes(path: str, asset: str, task_token: str) -> None:
     """Confirm that the changes which a task has claimed were delivered."""
     _, ledger = open_home(path)
-    event_cursor.confirm_delivery(ledger, asset, teller)
+    delivery_cursors.confirm_delivery(ledger, asset, task_token)

@@ -95,8 +95,8 @@ def full_audit(
     if not recorded:  # an earlier version has published it: the next run records fingerprints
         return done
     comparison = fingerprint_check.compare_fingerprints(warehouse, revision, recorded)
-    if comparison.wrong:
-        for difference in comparison.wrong:
+    if comparison.differences:
+        for difference in comparison.differences:
             say(difference.describe(home.schedule.format_label(difference.epoch)))
         raise comparison.to_error()
     say(f"{len(comparison.compared)} tables hold what was published, at every epoch")

@@ -25,8 +25,8 @@ from ..state.records import RunState, Severity
 from . import run_tasks
 from .base import PlannedRun, Say, ignore_message, open_home
 
-MOST = 1000  # the greatest number of epochs of one run
-ASKED = 100  # the greatest number of dates in one query to Airflow
+MAX_EPOCHS = 1000  # the greatest number of epochs of one run
+MAX_ASKED_DATES = 100  # the greatest number of dates in one query to Airflow
 Count = Callable[[Sequence[datetime]], int]  # the number of DAG runs of these dates that wait or run
 
 
@@ -122,7 +122,7 @@ def dates_with_runs(dates: Sequence[datetime], count: Count) -> set[datetime]:
     Airflow counts runs for a list of dates: the list is halved until all of its dates, or none, have one.
     """
     logical_dates: set[datetime] = set()
-    open_ = [dates[at : at + ASKED] for at in range(0, len(dates), ASKED)]
+    open_ = [dates[at : at + MAX_ASKED_DATES] for at in range(0, len(dates), MAX_ASKED_DATES)]
     while open_:
         part = open_.pop()
         runs = count(part)
@@ -140,22 +140,22 @@ def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count, catch_up:
     An epoch of a run in which a critical check failed is run alone: the failure may be its own fault, or another
     epoch's.
     """
-    (own,) = plan.run
+    (own_epoch,) = plan.run
     _, every = compare_with_ledger(home, ledger)
     failed = _epochs_failed_together(ledger, every)
-    if own in failed:
+    if own_epoch in failed:
         return plan
     open_ = (entry for entry in every.values() if entry.state in ("missing", "changed"))
-    others = [entry for entry in open_ if entry.epoch != own and entry.epoch not in failed]
+    others = [entry for entry in open_ if entry.epoch != own_epoch and entry.epoch not in failed]
     starts = {home.schedule.start_of(entry.epoch): entry.epoch for entry in others}
     dates = dates_with_runs(list(starts), count)
     if catch_up is not None:  # a run is due when its interval has ended
         now = home.schedule.epoch_of(clock.read_clock())
         dates |= catch_up.dates_to_come([date for date, later in starts.items() if later < now])
     along = {starts[date] for date in dates}
-    entries = [every[own], *(entry for entry in others if entry.epoch in along)]
+    entries = [every[own_epoch], *(entry for entry in others if entry.epoch in along)]
     wide = Plan(plan.parent, tuple(entries), tuple(entry.epoch for entry in entries))
-    first = planning.split_by_size(home, wide)[0][:MOST]  # it begins with this run's own epoch
+    first = planning.split_by_size(home, wide)[0][:MAX_EPOCHS]  # it begins with this run's own epoch
     return replace(wide, run=tuple(sorted(first)))
 
 

@@ -201,7 +201,7 @@ def _make_driver(home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> R
             say(text if facts == text else f"{stage}: {facts}")
 
     spare, accept = skippable_epochs(ledger, planned), planned.get("accept", False)
-    return RunDriver(home, ledger, log_stage, spare=spare, accept=accept)
+    return RunDriver(home, ledger, log_stage, optional_epochs=spare, accept=accept)
 
 
 class Replanning:

@@ -271,8 +271,8 @@ def test_extension_proposes_no_more_than_the_least_count(spark) -> None:
     rows = spark.createDataFrame([(*e, 0, 1) for e in star], "x long, y long, epoch long, diff long")
     forward = View(rows, ("x", "y"), ("bigint", "bigint"))
     # Both e(a,c) and e(b,c) offer values of c to the prefixes (a,b).
-    proposing = [AtomLookup(0, (v, "c"), (0,), (1,), whole=True, or_equal=True) for v in "ab"]
-    judging = [AtomLookup(0, (v, "c"), (0, 1), (), whole=True, or_equal=True) for v in "ab"]
+    proposing = [AtomLookup(0, (v, "c"), (0,), (1,), is_fully_bound=True, or_equal=True) for v in "ab"]
+    judging = [AtomLookup(0, (v, "c"), (0, 1), (), is_fully_bound=True, or_equal=True) for v in "ab"]
     step = [Case(0, (proposing[0], judging[1])), Case(0, (proposing[1], judging[0]))]
     unbound = [F.lit(0).alias(RULE), F.col("x").alias("a"), F.col("y").alias("b"), F.lit(None).cast("long").alias("c")]
     prefixes = rows.select(*unbound, F.col("epoch").alias("_at_epoch"), "epoch", "diff")

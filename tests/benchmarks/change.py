@@ -1,10 +1,10 @@
 """What an epoch costs as the graph grows: whole runs with all stages, checks and proofs, in one warm session.
 
-    python -m tests.benchmarks.change [--edges 125000 1100000 10000000] [--epochs 3] [--mode auto] [--plain]
+    python -m tests.benchmarks.change [--edges 125000 1100000 10000000] [--epochs 3] [--mode auto] [--serving]
         [--homes FOLDER] [--heap 6g] [--tasks here]
 
 Seeded R-MAT, landed as one Parquet file and loaded; then epochs of 500 deletions and 500 upserts, a run each.
-`--mode`: `[audit] mode`. `--plain`: beside it, in turns, the same with all plain tables (`[publish] tables`).
+`--mode`: `[audit] mode`. `--serving`: beside it, in turns, the same with all serving tables (`[publish] tables`).
 `--homes`: where the homes are kept. `--heap`: of Spark's driver; the rest is for Python's tasks. `--tasks`: as if they
 did not see the home's folder (`elsewhere`), and left nothing in a table either (`forgetful`). Prints tables in
 Markdown: seconds of the first load by stage, and of an epoch (the median with the least and the greatest; the first
@@ -25,8 +25,7 @@ import numpy as np
 
 from altneu.algorithms.graph.graph_cache_task import GraphCacheLocation
 from altneu.pipeline.home.home import Home
-from altneu.pipeline.run import planning, runner, stages
-from altneu.pipeline.run import serving_tables as plain_tables
+from altneu.pipeline.run import planning, runner, serving_tables, stages
 from altneu.pipeline.run.stages import truss
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.stage_results import AuditFacts
@@ -61,15 +60,15 @@ class Kind:
     audited: str = ""
 
 
-def made(path: Path, name: str, settings: str, plain: bool) -> Kind:
-    tables = f"[publish]\ntables = {json.dumps([*plain_tables.KEYS])}\n" if plain else ""
+def made(path: Path, name: str, settings: str, serves: bool) -> Kind:
+    tables = f"[publish]\ntables = {json.dumps([*serving_tables.KEYS])}\n" if serves else ""
     return Kind(name, *home_helpers.make(path, settings + tables))
 
 
-def measure(folder: Path, size: int, epochs: int, settings: str, plain: bool) -> None:
+def measure(folder: Path, size: int, epochs: int, settings: str, serves: bool) -> None:
     kinds = [made(folder / str(size), "as it is", settings, False)]
-    if plain:
-        kinds.append(made(folder / f"{size}-plain", "with plain tables", settings, True))
+    if serves:
+        kinds.append(made(folder / f"{size}-serving", "with serving tables", settings, True))
     a, b = by_rmat(size)
     for kind in kinds:
         put_rows(kind.home, 0, a, b, ["upsert"] * a.size)
@@ -86,7 +85,7 @@ def measure(folder: Path, size: int, epochs: int, settings: str, plain: bool) ->
     for kind in kinds:
         cells = [spread(list(column)) for column in zip(*kind.found, strict=True)]
         _row(f"| {a.size:,} | epoch, {kind.name} | {kind.audited} | ", cells, kind.memory)
-    if plain:
+    if serves:
         held = {}
         for table in sorted(kinds[-1].ledger.revisions.get().snapshots):
             files = (kinds[-1].home.path / "warehouse" / "graph" / table / "data").rglob("*.parquet")
@@ -105,7 +104,7 @@ def main() -> None:
     parser.add_argument("--edges", type=int, nargs="+", default=[125_000, 1_100_000])
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--mode", default="auto")
-    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--serving", action="store_true")
     parser.add_argument("--homes", type=Path)
     parser.add_argument("--heap")
     parser.add_argument("--tasks", choices=("here", "elsewhere", "forgetful"), default="here")
@@ -123,7 +122,7 @@ def main() -> None:
     print("|---" * (5 + len(stages.NAMES)) + "|")
     with tempfile.TemporaryDirectory() as folder:
         for size in options.edges:
-            measure(options.homes or Path(folder), size, options.epochs, settings, options.plain)
+            measure(options.homes or Path(folder), size, options.epochs, settings, options.serving)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from altneu.algorithms.graph import truss, truss_bsp
-from altneu.algorithms.graph.bsp import OWN, count_partitions
+from altneu.algorithms.graph.bsp import EDGE_WEIGHT, count_partitions
 from altneu.algorithms.graph.kernels import partition_kernels as kernel
 from altneu.algorithms.graph.kernels.truss import peel
 from altneu.algorithms.graph.truss_plan import ReplayRequest
@@ -72,7 +72,7 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
     edges = spark.read.parquet(stored(folder, f"edges{size}", a, b, np.ones(a.size, np.int64), 0))
     move = spark.read.parquet(stored(folder, f"move{size}", *change(np.random.default_rng(5), a, b, changes), 1))
     nothing = spark.createDataFrame([], "a long, b long, k long, epoch long, diff long")
-    weight = a.size * (OWN + 3 * 12)  # triangles of such a graph
+    weight = a.size * (EDGE_WEIGHT + 3 * 12)  # triangles of such a graph
     limit = next(
         size for size in range(a.size // 64, a.size, a.size // 64) if count_partitions(a.size, weight, size, 1) <= parts
     )
@@ -87,7 +87,7 @@ def measure(spark: SparkSession, folder: Path, size: int, changes: int, parts: i
                 watched() as peak,
                 size_plans(spark, 3 * a.size),
             ):
-                request = ReplayRequest(first=at, last=at)
+                request = ReplayRequest(first_epoch=at, last_epoch=at)
                 begin = time.perf_counter()
                 if how == "parts":
                     alive = truss.alive_intervals(now, request)

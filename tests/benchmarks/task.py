@@ -146,7 +146,9 @@ def beginnings(folder: Path, size: int) -> None:
     cache = CachedGraph(GraphCacheLocation(folder, "elsewhere"), "key", 0)
 
     def request(epoch: int) -> ReplayRequest:
-        return ReplayRequest(first=epoch, last=epoch, scope=ProofScope(32, epoch), cache=cache, checkpoint_edges=1)
+        return ReplayRequest(
+            first_epoch=epoch, last_epoch=epoch, scope=ProofScope(32, epoch), cache=cache, checkpoint_edges=1
+        )
 
     def run(task: Task, columns: list[np.ndarray], names: list[str]) -> tuple[float, pa.Table]:
         with memory_peak.sent(folder, columns, names) as rows:

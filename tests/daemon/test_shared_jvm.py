@@ -33,7 +33,7 @@ def test_a_process_waits_for_its_turn_and_says_for_whom(tmp_path: Path, monkeypa
     file, said = tmp_path / "turn", list[str]()
     monkeypatch.setattr(caller, "wait", 0.3)
     monkeypatch.setattr(caller, "name", "altneu audit")
-    monkeypatch.setattr(caller, "tell", said.append)
+    monkeypatch.setattr(caller, "show_line", said.append)
     with shared_jvm._take_turn(file):
         assert shared_jvm.describe_turn(file) == "altneu audit (for 0 s)"
         with pytest.raises(NoDaemon, match="is still busy"), shared_jvm._take_turn(file):

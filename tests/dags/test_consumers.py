@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.test_told import ClaimWorld
+from tests.unit.test_delivery_cursors import ClaimWorld
 
 MONDAY = 12_520  # 2004-04-12
 EPOCH = "2004-04-12"

@@ -206,7 +206,7 @@ def test_what_lands_again_is_told_once_and_run_once(
     from altneu.pipeline.scheduling import relanded_trigger
     from altneu.pipeline.scheduling.relanded_trigger import RelandedTrigger
 
-    monkeypatch.setattr(relanded_trigger, "AGAIN", 10**6)
+    monkeypatch.setattr(relanded_trigger, "LOOKS_UNTIL_REPORTED_AGAIN", 10**6)
 
     home, ledger, first = tiny
     home_helpers.run(home, ledger, [first])  # the second day is landed, not published: a new epoch is no correction
@@ -244,9 +244,9 @@ def test_what_lands_again_is_told_once_and_run_once(
     assert told() == []
     assert told(lambda: home_helpers.put(home, first, up((1, 2), (2, 3)))) == [["2004-04-15"]]
     assert told() == [["2004-04-15"]]  # not lost by a restart
-    monkeypatch.setattr(relanded_trigger, "AGAIN", 5)
+    monkeypatch.setattr(relanded_trigger, "LOOKS_UNTIL_REPORTED_AGAIN", 5)
     assert len(told()) > 1 and set(map(tuple, told())) == {("2004-04-15",)}  # nor by an event that Airflow has lost
-    monkeypatch.setattr(relanded_trigger, "AGAIN", 10**6)
+    monkeypatch.setattr(relanded_trigger, "LOOKS_UNTIL_REPORTED_AGAIN", 10**6)
 
     def go() -> Any:
         return load(home.path)["altneu_relanded"].test(logical_date=None)

@@ -125,7 +125,7 @@ def test_a_catch_up_takes_along_what_the_schedule_will_make_runs_for(
 
 def test_a_pass_has_a_maximum(ledger_only: LedgerOnly, week: Week, monkeypatch: pytest.MonkeyPatch) -> None:
     home, ledger, first = week
-    monkeypatch.setattr(run_batching, "MOST", 3)
+    monkeypatch.setattr(run_batching, "MAX_EPOCHS", 3)
     planned, _ = plan(home, first + 5, range(first, first + DAYS))
     assert planned is not None and epochs(ledger, planned) == [first, first + 1, first + 5]
 

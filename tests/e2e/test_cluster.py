@@ -25,7 +25,13 @@ import numpy as np
 import pytest
 
 from altneu.pipeline.home.home import Home
-from altneu.pipeline.home.memory_budget import LEAST, LIBRARIES, PYTHON_MEMORY, max_audit_edges, max_task_edges
+from altneu.pipeline.home.memory_budget import (
+    LIBRARIES,
+    MIN_ARRAY_BYTES,
+    PYTHON_MEMORY,
+    max_audit_edges,
+    max_task_edges,
+)
 from altneu.pipeline.state.failed_runs import describe_attempt
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import RunState
@@ -282,7 +288,7 @@ def test_no_python_worker_needs_more_than_it_is_given(tmp_path: Path, edges: int
     rng = np.random.default_rng(seeds.one())
     a, b = by_rmat(edges)
     with Cluster(tmp_path, workers=1) as cluster:
-        cluster.settings[PYTHON_MEMORY] = f"{(LIBRARIES + LEAST) >> 20}m"
+        cluster.settings[PYTHON_MEMORY] = f"{(LIBRARIES + MIN_ARRAY_BYTES) >> 20}m"
         far, ledger = home_helpers.make(tmp_path / "far", toml(cluster))
         near, _ = home_helpers.make(tmp_path / "near")
         assert (a.size > max_task_edges(far.config)) == (method == "parts")

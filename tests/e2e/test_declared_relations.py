@@ -83,7 +83,7 @@ def test_a_relation_comes_changes_and_goes(spark: SparkSession, tmp_path: Path) 
     assert_audited(spark, home, ledger, [1, 2])
     newest = ledger.revisions.get()
     recorded = ledger.outputs.fingerprints_of(newest.revision)
-    assert not fingerprint_check.compare_fingerprints(Warehouse(spark, home), newest, recorded).wrong
+    assert not fingerprint_check.compare_fingerprints(Warehouse(spark, home), newest, recorded).differences
 
     declare(home)
     for epoch in (0, 1):

@@ -26,7 +26,7 @@ from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.reading import engines
 from altneu.pipeline.reading.graph import Graph
-from altneu.pipeline.reading.query_model import ANY, FLAGS, VIEWS, Engine, Question
+from altneu.pipeline.reading.query_model import COMMON_OPTIONS, FLAGS, VIEWS, Engine, Question
 from altneu.pipeline.run import planning
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import session as spark_session
@@ -129,16 +129,16 @@ def questions(edge: tuple[str, str], first: str, last: str, choose: Choose, *, t
         if not view.reads or view.name == "query":  # queries of both engines are compared in tests/e2e/test_queries.py
             continue
         since = {"since_revision": 1} if "since_revision" in view.options else {}
-        span = (first, last) if "FROM TO" in view.words else ()
+        span = (first, last) if "FROM TO" in view.epoch_arguments else ()
         yield (plain := Question(view.name, span=span, **since))
-        for option in (*view.options, *ANY):
+        for option in (*view.options, *COMMON_OPTIONS):
             if option == "where" and not {"src", "dst"} <= set(view.columns):
                 continue
             values = arguments.get(option, [])
             may = [value for value in values if option != "sort" or value.removeprefix("-") in view.columns]
             for value in choose(may):
                 yield replace(plain, **{option: value})
-        if "[FROM [TO]]" in view.words:
+        if "[FROM [TO]]" in view.epoch_arguments:
             yield replace(plain, span=(last,))
             yield replace(plain, span=(first, last))
 

@@ -79,7 +79,7 @@ class Scene:
         looked at."""
         for row in self.ledger.stages.select(self.run_id):
             if table in row.facts.snapshots:
-                facts = {**row.stored, "snapshots": {**row.stored["snapshots"], table: str(snapshot)}}
+                facts = {**row.stored_facts, "snapshots": {**row.stored_facts["snapshots"], table: str(snapshot)}}
                 mine = (books.stages.c.run_id == self.run_id) & (books.stages.c.stage == row.stage)
                 with self.ledger.database.engine.begin() as connection:
                     connection.execute(sa.update(books.stages).where(mine).values(facts=facts))

@@ -208,7 +208,7 @@ def test_tables_of_a_dropped_query_go_when_no_revision_has_it(spark: SparkSessio
     life.check(sent=FAR, mutual=f"{MUTUAL} WHERE a.src < a.dst")
     newest = life.ledger.revisions.get()
     recorded = life.ledger.outputs.fingerprints_of(newest.revision)
-    assert not fingerprint_check.compare_fingerprints(Warehouse(spark, life.home), newest, recorded).wrong
+    assert not fingerprint_check.compare_fingerprints(Warehouse(spark, life.home), newest, recorded).differences
 
 
 class Killed(BaseException):

@@ -70,7 +70,7 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
         home_helpers.run(home, ledger, [1])
     home, ledger = both[1]
     assert shown(home, spark) == shown(both[0][0], spark)
-    assert home_identity.find_identity(home).catalog.startswith(home_identity.REST)  # type: ignore[union-attr]
+    assert home_identity.find_identity(home).catalog.startswith(home_identity.REST_PREFIX)  # type: ignore[union-attr]
     assert DuckTables(home).collect_rows(DuckTables(home).read_table("edges", ledger.revisions.get()))
     for home, ledger in both:
         rollback.roll_back(home, ledger, 1)
@@ -82,7 +82,7 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
     assert Warehouse(spark, home).remove_orphans("edges") == 0
     found = file_inventory.take_inventory(home, ledger)
-    assert found.files > 5 and not found.missing
+    assert found.files > 5 and not found.missing_files
 
 
 @pytest.mark.parametrize("history", [2, pytest.param(5, marks=pytest.mark.slow)])
@@ -99,7 +99,7 @@ def test_a_home_moves_into_a_catalog_and_out_of_it(
     rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
     to = move_target.parse_target(tmp_path / "there", [f"{rest.endpoint}?namespace=moved{history}"])
     there = move_home(home, to, lambda text: None)
-    assert there is not None and [*there.proved] == [*range(1, history + 1)]
+    assert there is not None and [*there.proved_tables] == [*range(1, history + 1)]
     assert shown(there.home, spark) == shown(home, spark)
     home_helpers.put(there.home, 0, draw_batch(rng, **BATCH))
     home_helpers.run(there.home, Ledger(there.home.database), [0])

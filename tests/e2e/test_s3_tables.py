@@ -83,7 +83,7 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
     assert Warehouse(spark, home).remove_orphans("edges") == 0
     found = file_inventory.take_inventory(home, ledger)
-    assert found.files > 20 and not found.missing
+    assert found.files > 20 and not found.missing_files
 
     store.faults = lambda method, path: None
     moved = f"{s3}/elsewhere"
@@ -95,12 +95,12 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     with pytest.raises(UsageError, match="still exist: a copy needs a database of its own"):
         relocate_home(elsewhere)
     shutil.rmtree(store.folder / s3.rpartition("/")[2] / "tables")
-    assert relocate_home(elsewhere).new == moved
+    assert relocate_home(elsewhere).new_warehouse == moved
     assert shown(elsewhere, spark)[:2] == shown(both[0][0], spark)[:2]
     gone = {name for name in filesystem.list_sizes(moved) if re.match(r"graph/trussness/data/.*parquet", name)}
     for name in gone:
         (store.folder / s3.rpartition("/")[2] / "elsewhere" / name).unlink()
-    missing = file_inventory.take_inventory(elsewhere, ledger).missing
+    missing = file_inventory.take_inventory(elsewhere, ledger).missing_files
     assert missing.keys() == {"trussness"} and set(missing["trussness"]) <= {f"{moved}/{name}" for name in gone}
 
     (home.path / "altneu.db").unlink()
@@ -130,7 +130,7 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
         ledger = home_identity.open_ledger(home, writes=True)
         assert runner.execute_run(home, ledger, planning.plan_run(home, ledger, lambda epoch: True)) is not None
         seen.append(shown(home, spark))
-        assert not file_inventory.take_inventory(home, ledger).missing
+        assert not file_inventory.take_inventory(home, ledger).missing_files
     assert seen[0] == seen[1]
 
 
@@ -147,8 +147,8 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     there = move_home(home, move_target.parse_target(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
     assert (
         there is not None
-        and [*there.proved] == [1, 2]
-        and set(there.proved[1]) == set(ledger.revisions.get().snapshots)
+        and [*there.proved_tables] == [1, 2]
+        and set(there.proved_tables[1]) == set(ledger.revisions.get().snapshots)
     )
     assert shown(there.home, spark)[:3] == shown(home, spark)[:3]
     raw = tmp_path / "raw.csv"
@@ -156,7 +156,7 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     landing.land(there.home, [raw], landing.LandOptions(epoch=0))
     home_helpers.run(there.home, Ledger(there.home.database), [0])
     back = move_home(there.home, move_target.parse_target(tmp_path / "back", []), lambda text: None)
-    assert back is not None and [*back.proved] == [1, 2, 3]
+    assert back is not None and [*back.proved_tables] == [1, 2, 3]
     assert shown(back.home, spark) == shown(there.home, spark)
     store.faults = lambda method, path: None
     for file in (there.home.path / "altneu.toml", tmp_path / "back" / "altneu.toml"):

@@ -17,7 +17,7 @@ ROW = {"path": "a.csv", "stamp": "1", "digest": "d"}
 
 
 def test_waiting_for_a_row_is_told(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "SAY", 0.05)
+    monkeypatch.setattr(database, "SECONDS_UNTIL_MESSAGE", 0.05)
     ledger = Ledger(postgres)
     other = sa.create_engine(postgres, poolclass=sa.NullPool)
     told: list[str] = []

@@ -29,7 +29,7 @@ from altneu.pipeline.cli.status import fold_months
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.reading.graph import Graph
-from altneu.pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS
+from altneu.pipeline.reading.query_model import COMMON_OPTIONS, FLAGS, NAMES, VIEWS
 from altneu.pipeline.storage import session as sparks
 from tests.canonical import History
 from tests.e2e.conftest import Altneu, Outcome
@@ -61,7 +61,7 @@ def _ignored() -> list[Wrong]:
     words = {"": "", "FROM TO": "2004-07-01 2004-07-03", "[FROM [TO]]": "2004-07-02", "NAME": "pairs"}
     rows = []
     for view in VIEWS:
-        given = f"{words[view.words]} {'--since-revision 1' if 'since_revision' in view.options else ''}"
+        given = f"{words[view.epoch_arguments]} {'--since-revision 1' if 'since_revision' in view.options else ''}"
         takes = {option for each in VIEWS if each.name == view.name for option in each.options if option != "as_of"}
         for option, value in values.items():
             fits = option in view.options or (option == "since_revision" and option in takes)
@@ -352,7 +352,7 @@ def test_wrong_use(wrong: Wrong, homes: dict[str, Path], call: Call) -> None:
 
 def test_every_view_and_option_has_its_rows() -> None:
     """The table of views names what the command takes, and nothing else."""
-    assert {option for view in VIEWS for option in (*view.options, *ANY)} == set(FLAGS)
+    assert {option for view in VIEWS for option in (*view.options, *COMMON_OPTIONS)} == set(FLAGS)
     tested = " ".join(wrong.command for wrong in FAST)
     assert [flag for flag in FLAGS.values() if flag not in tested] == []
     assert [name for name in NAMES if f"show {name}" not in tested] == []

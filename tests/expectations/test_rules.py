@@ -54,7 +54,7 @@ def test_the_price_of_a_rule_is_a_few_configurations(monkeypatch: pytest.MonkeyP
     """Great Expectations alone makes some 150 for each rule."""
     from great_expectations.expectations.expectation_configuration import ExpectationConfiguration
 
-    wanted = [e for e in EXPECTATIONS if e.on == "edge_set" and "column" in e.args]
+    wanted = [e for e in EXPECTATIONS if e.frame == "edge_set" and "column" in e.args]
     columns = sorted({e.args["column"] for e in wanted})
     frame = pd.DataFrame({column: [2, 2] for column in columns}, dtype="Int64")
     judge = ExpectationRunner()

@@ -427,7 +427,7 @@ def test_a_check_that_cannot_run_is_our_bug_and_not_bad_data() -> None:
     import pandas as pd
 
     args = {"column": "nowhere"}
-    rule = Expectation("s", "n", "info", "m", "r", on="x", kind="ExpectColumnValuesToBeNull", args=args)
+    rule = Expectation("s", "n", "info", "m", "r", frame="x", kind="ExpectColumnValuesToBeNull", args=args)
     with pytest.raises(CheckCrashed, match="nowhere"):
         ExpectationRunner().judge_frame("x", pd.DataFrame({"here": [1]}), [rule])
 

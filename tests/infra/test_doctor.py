@@ -77,7 +77,7 @@ def test_a_java_that_does_not_start_is_no_crash(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_missing_and_a_wrong_package_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "EXPECTED", {"pyspark": "0.1", "no-such-package": "1"})
+    monkeypatch.setattr(doctor, "EXPECTED_VERSIONS", {"pyspark": "0.1", "no-such-package": "1"})
     found = list_checks()
     assert named(found, "pyspark").ok is None and "tested with 0.1" in named(found, "pyspark").finding
     assert named(found, "no-such-package").ok is False
@@ -85,12 +85,12 @@ def test_a_missing_and_a_wrong_package_are_told(monkeypatch: pytest.MonkeyPatch)
 
 def test_the_expected_versions_are_those_of_the_lock() -> None:
     text = (Path(doctor.__file__).parents[3] / "infra" / "requirements.txt").read_text()
-    for name, version in doctor.EXPECTED.items():
+    for name, version in doctor.EXPECTED_VERSIONS.items():
         assert re.search(rf"^{name}=={re.escape(version)} ", text, re.M), name
 
 
 def test_packages_that_may_be_left_out_are_told_with_their_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "EXPECTED", {"no-such-package": "1"})
+    monkeypatch.setattr(doctor, "EXPECTED_VERSIONS", {"no-such-package": "1"})
     monkeypatch.setattr(doctor, "BROUGHT_BY", {"no-such-package": "quality"})
     check = named(list_checks(), "no-such-package")
     assert check.ok is None and check.remedy == "pip install 'altneu[quality]'"
@@ -100,7 +100,7 @@ def test_each_package_that_may_be_left_out_is_in_its_extra() -> None:
     extras = tomllib.loads((Path(doctor.__file__).parents[3] / "pyproject.toml").read_text())["project"]
     for name, extra in doctor.BROUGHT_BY.items():
         asked = [Requirement(each) for each in extras["optional-dependencies"][extra]]
-        assert name in {each.name for each in asked} and name in doctor.EXPECTED
+        assert name in {each.name for each in asked} and name in doctor.EXPECTED_VERSIONS
         assert name not in {Requirement(each).name for each in extras["dependencies"]}
 
 

@@ -109,10 +109,10 @@ def test_a_wrong_level_is_reported_at_its_epoch(epoch: int, level: int, monkeypa
     monkeypatch.setattr(replay, "ConcurrentProver", Waiting)
     proof = damaged(growing_history(), epoch, plant, monkeypatch).proof
     assert proof is not None and proof.wrong
-    assert {edge.epoch for edge in proof.shown if edge.why != LISTS} == {epoch}
+    assert {edge.epoch for edge in proof.listed_edges if edge.why != LISTS} == {epoch}
     wrong = {step.epoch: step.wrong for step in proof.steps}
     assert wrong.pop(epoch) > 0 and not any(wrong.values())
-    assert (10 * epoch, 10 * epoch + 1) in {edge[:2] for edge in proof.shown}
+    assert (10 * epoch, 10 * epoch + 1) in {edge[:2] for edge in proof.listed_edges}
 
 
 @pytest.mark.parametrize("what", ["a neighbour", "the order", "an edge too few"])
@@ -131,7 +131,7 @@ def test_lists_of_the_maintenance_that_are_not_its_edges_are_found(what: str, mo
 
     history = growing_history()
     proof = damaged(history, max(history), damage, monkeypatch).proof
-    assert proof is not None and proof.wrong and LISTS in {edge.why for edge in proof.shown}
+    assert proof is not None and proof.wrong and LISTS in {edge.why for edge in proof.listed_edges}
 
 
 @pytest.mark.parametrize("where", ["_follow_edges", "_count_changes"])
@@ -160,5 +160,5 @@ def test_the_epoch_of_an_edge_lasts_in_json() -> None:
     proof = replayed(growing_history(), 0, 2).proof
     assert proof is not None
     edge = incremental_prover.UnprovedEdge(1, 2, 3, "too low", 5)
-    proof = replace(proof, shown=[edge], wrong=1, steps=[replace(proof.steps[0], wrong=1)])
+    proof = replace(proof, listed_edges=[edge], wrong=1, steps=[replace(proof.steps[0], wrong=1)])
     assert type(proof).from_json(proof.to_json()) == proof

@@ -11,7 +11,7 @@ import pytest
 
 from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.algorithms.graph.kernels import motif_delta, motif_recount
-from altneu.algorithms.graph.motif_patterns import MOST, Pattern, PatternEdge, extra_relations, parse_motif
+from altneu.algorithms.graph.motif_patterns import MAX_VERTICES, Pattern, PatternEdge, extra_relations, parse_motif
 from tests import seeds
 
 EPOCHS = 5
@@ -133,7 +133,7 @@ def test_a_motif_of_two_patterns_counts_both() -> None:
         ("a-b, b=c", "^at column 6: 'b=c' is not an edge; expected an edge"),
         ("a-b,", "^at column 5: '' is not an edge; expected an edge"),
         ("a-b where", "^at column 10: 'a-b where' is not an edge; expected a condition"),
-        (", ".join(f"v{i}-v{i + 1}" for i in range(MOST)), f"at most {MOST} are possible"),
+        (", ".join(f"v{i}-v{i + 1}" for i in range(MAX_VERTICES)), f"at most {MAX_VERTICES} are possible"),
         (["a-b, b-c", "a-b"], "different numbers of vertices"),
         (["a-b", "b-a"], "the same pattern"),
         (["a-b, b-c", "x-y, y-z"], "'x-y, y-z' and 'a-b, b-c' are the same pattern"),

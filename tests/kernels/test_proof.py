@@ -49,7 +49,7 @@ def slowly(edges: set[Edge]) -> tuple[dict[str, Fingerprint], GraphCounts]:
 
 
 def check_proof(found: Proof | None, history: History, first: int) -> None:
-    assert found is not None and not found.wrong, found and found.shown
+    assert found is not None and not found.wrong, found and found.listed_edges
     prints, counts = found.base, found.counts
     assert (prints, counts) == slowly(at(history, first - 1))
     last = first - 1
@@ -166,7 +166,7 @@ def test_every_day_of_the_demo_is_proved() -> None:
     table = windows(np.stack([rows["Source"], rows["Target"], second], axis=1), 30, 86400.0)
     first, last = int(table[2].min()), int(table[2].max())
     found = replay_window(*table, *known(set(), {}), first, last, ask=ProofScope()).proof
-    assert found is not None and (len(found.steps), found.wrong, found.shown) == (193, 0, [])
+    assert found is not None and (len(found.steps), found.wrong, found.listed_edges) == (193, 0, [])
 
 
 @pytest.mark.parametrize("seed", seeds.several(range(20)))
@@ -205,7 +205,7 @@ def test_a_base_that_is_wrong_is_not_proved() -> None:
     for edge, k in (((1, 2), 2), ((1, 2), 4), ((3, 4), 3)):
         claimed = slow_trussness(edges) | {edge: k}
         found = replay_window(*columns(rows), *known(edges, claimed), 1, 1, kept=True, ask=ProofScope()).proof
-        assert found is not None and found.wrong and found.shown[0][:3] == (*edge, k)
+        assert found is not None and found.wrong and found.listed_edges[0][:3] == (*edge, k)
 
 
 @pytest.mark.parametrize("seed", seeds.several(range(10)))
@@ -261,4 +261,4 @@ def test_neighbours_that_are_not_those_of_the_edges_are_found(
     else:
         levels.live[2] -= 1
     prover.after_batch(1)
-    assert prover.wrong and "lists of neighbours" in prover.shown[0].why
+    assert prover.wrong and "lists of neighbours" in prover.listed_edges[0].why

@@ -197,7 +197,7 @@ def test_as_a_peel_with_certificates_and_proofs(
                 assert (step.prints, step.counts) == less(counted(graph), counted(edges)), seed
                 assert epoch.effort.method == "region"
                 edges = graph
-            assert not result.proof.wrong, (seed, result.proof.shown)
+            assert not result.proof.wrong, (seed, result.proof.listed_edges)
             levels = {edge: k - 2 for edge, k in reference.trussness(edges).items()}
             assert {edge: row[0] for edge, row in store.rows.items()} == levels, seed
             before = {edge: list(row) for edge, row in store.rows.items()}

@@ -120,7 +120,7 @@ def test_any_order_equals_recomputation(
     deliver(order[2:])
     for epoch in order[:2]:
         home_helpers.put(home, epoch, final[epoch])
-    planned = forecast_run(home, ledger, planning.plan_epochs(home, ledger, order[:2])).words["motifs"]
+    planned = forecast_run(home, ledger, planning.plan_epochs(home, ledger, order[:2])).choice_descriptions["motifs"]
     deliver(order[:2])  # the correction
     row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
     plan = ledger.stages.get_facts(row.run_id, TrianglesFacts).motif_plan

@@ -94,7 +94,7 @@ def test_without_the_graph_of_the_last_run_all_of_its_trussness_is_read(
     known = read_rows.count_rows_before_run(home, ledger, scope)
     monkeypatch.setattr("altneu.pipeline.storage.graph_cache.cached_epoch", lambda home, key: None)
     assert read_rows.count_rows_before_run(home, ledger, scope) > known
-    assert read_rows.run_horizon(home, ledger, scope, "edges") == Horizon("until", scope.first)
+    assert read_rows.run_horizon(home, ledger, scope, "edges") == Horizon("until", scope.first_changed_epoch)
     assert read_rows.run_horizon(home, ledger, scope, "trussness") is None
 
 
@@ -122,7 +122,7 @@ def test_rows_before_the_horizon_are_in_files_that_are_skipped(
         frame = split_at_horizon(frame, horizon, 2) if len(epochs) > 1 else frame.coalesce(1)
         base, rows = warehouse.write_to_branch("edges", f"r{revision}", base, frame, revision - 1, horizon), rows + new
         merged = warehouse.count_merged_files("edges", base)
-        alive = sum(row[2] >= horizon.least for row in rows)
+        alive = sum(row[2] >= horizon.lower_bound for row in rows)
         counted = warehouse.count_rows("edges", base, horizon)
         assert alive <= counted <= len(rows) and (counted == alive or (len(epochs) == 1 and not merged))
     assert sorted(map(tuple, warehouse.read_snapshot("edges", base).collect())) == sorted(rows)

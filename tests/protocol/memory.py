@@ -57,8 +57,8 @@ class Catalog:
         metadata = copy.deepcopy(self.metadata[name])
         files, merged = 0 if whole else self.files(name, parent), 0
         before_files = files
-        if plan is not None and plan.after is not None:
-            files, merged = len(plan.kept), len(before) - sum(tier.rows for tier in plan.kept)
+        if plan is not None and plan.rewrite_after is not None:
+            files, merged = len(plan.kept_tiers), len(before) - sum(tier.rows for tier in plan.kept_tiers)
         summary = {
             "added-records": merged + len(rows),
             "deleted-records": merged,

@@ -34,7 +34,7 @@ from altneu.pipeline.state import clock, lease, process_identity
 from altneu.pipeline.state import ledger as ledger_module
 from altneu.pipeline.state.database_session import DatabaseSession
 from altneu.pipeline.state.ledger import Ledger
-from altneu.pipeline.state.records import OPEN, Revision
+from altneu.pipeline.state.records import OPEN_STATES, Revision
 from altneu.pipeline.state.schema import metadata
 from altneu.pipeline.state.stage_results import AuditFacts, Facts
 from altneu.pipeline.storage.branches import branch_of
@@ -291,7 +291,7 @@ class ProtocolWorld:
             if run.state == "held":  # whatever was published since: it is whole until somebody decides
                 self._held(books, run)
         for run in runs.values():
-            if run.state in OPEN and run.kind != "compact" and run.parent == newest.revision and run.base:
+            if run.state in OPEN_STATES and run.kind != "compact" and run.parent == newest.revision and run.base:
                 pins = run.base.snapshots
                 self._live(books, f"what {run.run_id} builds on", replace(newest, snapshots=pins))
         for table in TABLES:

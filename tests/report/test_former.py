@@ -108,7 +108,7 @@ def test_pages_of_rows_are_linked_while_they_are_right_and_the_newest_are_kept(
     seed.run({DAY: (5, 0)}, {DAY: {"edges": -3, "truss2": -3}}, audit(DAY))
     write(seed.home, seed.ledger, [])
     assert rows.name not in Reader(page.read_text()).links and rows.exists()
-    monkeypatch.setattr(page_writer, "KEPT", 0)
+    monkeypatch.setattr(page_writer, "KEPT_ROWS_PAGES", 0)
     beside = write_former(seed.home, seed.ledger, DAY, 1)
     assert rows.name in Reader(beside.read_text()).links
     write(seed.home, seed.ledger, [])

@@ -109,7 +109,7 @@ def plans(tiny: SparkSession) -> Iterator[SparkSession]:
 @pytest.mark.parametrize("seed", seeds.mark_wide(range(12), 3))
 def test_as_a_slow_reference(seed: int, plans: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = Graph(seed)
-    monkeypatch.setattr(executor_adjacency, "MOST", (1, 3, 1 << 20)[seed % 3])
+    monkeypatch.setattr(executor_adjacency, "MAX_NEIGHBOURS", (1, 3, 1 << 20)[seed % 3])
     found = graph.made(plans, blocks=(1, 2, 5)[seed % 3])
     try:
         agrees(graph, found)
@@ -131,7 +131,7 @@ def test_a_task_finds_and_counts_the_same_in_slices(seed: int, monkeypatch: pyte
     )
     found = []
     for some in (1, 5, 1 << 20):
-        monkeypatch.setattr(executor_adjacency, "SOME", some)
+        monkeypatch.setattr(executor_adjacency, "NEIGHBOURS_AT_ONCE", some)
         proposed, counts = (
             look(block, asked).to_pydict()
             for look in (executor_adjacency._answer_proposals, executor_adjacency._answer_counts)
@@ -180,7 +180,7 @@ def damaged(folder: Path, found: Adjacency) -> None:
 def rows_lost(folder: Path, found: Adjacency) -> None:
     """As with an executor: Spark makes rows and files again."""
     lost(folder, found)
-    found._made.unpersist(blocking=True).persist()
+    found._markers.unpersist(blocking=True).persist()
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_nothing_is_left(error: Exception | None, plans: SparkSession) -> None:
         assert (folder / KIND / found._name).exists()
         if error:
             raise error
-    assert not (folder / KIND / found._name).exists() and not found._made.is_cached
+    assert not (folder / KIND / found._name).exists() and not found._markers.is_cached
 
 
 @pytest.mark.parametrize("names", [["rows"], ["part", "rows"]])
@@ -244,8 +244,8 @@ def test_a_look_up_moves_nothing_but_what_is_asked(names: list[str], plans: Spar
     assert "InMemoryTableScan [part#" in plan, plan
     assert (plan.count("Exchange"), plan.count(" BroadcastExchange"), plan.count(" Exchange ")) == (2, 1, 1), plan
     assert plan.index("InMemoryRelation") < plan.index(" Exchange hashpartitioning(part#"), "that of the cached rows"
-    assert found._made.rdd.getNumPartitions() == 3, "no tasks without a block but by chance"
-    assert found._made.count() <= 3
+    assert found._markers.rdd.getNumPartitions() == 3, "no tasks without a block but by chance"
+    assert found._markers.count() <= 3
     found.delete_files()
 
 

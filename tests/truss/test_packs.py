@@ -15,7 +15,7 @@ EPOCHS = range(1, 5)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow_packing, "MOST", 3)
+    monkeypatch.setattr(arrow_packing, "MAX_PACK_ROWS", 3)
 
 
 class Edges:
@@ -57,7 +57,7 @@ def shuffled(rng: np.random.Generator, rows: pa.Table) -> pa.Table:
 def test_a_part_knows_its_edges_at_every_epoch(seed: int) -> None:
     rng = np.random.default_rng(seed)
     edges = Edges(rng)
-    assert all(n <= arrow_packing.MOST for n in edges.rows["n"].to_pylist())
+    assert all(n <= arrow_packing.MAX_PACK_ROWS for n in edges.rows["n"].to_pylist())
     held = _PartitionRows.from_rows(shuffled(rng, edges.rows))
     pairs = list(zip(held.a.tolist(), held.b.tolist(), strict=True))
     assert pairs == sorted(edges.pairs)

@@ -87,7 +87,7 @@ def check(
     window = frames(spark, history, stored)
     said: list[tuple[int, str]] = []
     last = max(history)
-    request = ReplayRequest(first=first, last=last)
+    request = ReplayRequest(first_epoch=first, last_epoch=last)
     changed = in_parts(*window, request, size, lambda *what: said.append(what), rounds)
     found = changed.collect()
     got = Counter({(row.a, row.b, row.k, row.epoch): row.diff for row in found if row.diff})
@@ -147,9 +147,9 @@ def test_what_contradicts_itself_is_named(spark: SparkSession) -> None:
     edges = spark.createDataFrame([(1, 2, 0, 9, 1), (2, 3, 3, 9, 1), (2, 3, 4, 9, 1)], columns)
     stored = spark.createDataFrame([(1, 2, 2, 0, 1)], "a long, b long, k long, epoch long, diff long")
     with pytest.raises(ValueError, match=r"edge \(2, 3\) exists 2 times at epoch 4"):
-        in_parts(edges, stored, ReplayRequest(first=1, last=5), 0)
+        in_parts(edges, stored, ReplayRequest(first_epoch=1, last_epoch=5), 0)
     with pytest.raises(ValueError, match=r"edge \(1, 2\) exists 1 times just before epoch 1, with 0 trussness"):
-        in_parts(edges, stored.where("a > 1"), ReplayRequest(first=1, last=3), 0)
+        in_parts(edges, stored.where("a > 1"), ReplayRequest(first_epoch=1, last_epoch=3), 0)
 
 
 def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
@@ -167,7 +167,7 @@ def test_a_round_is_two_jobs_and_moves_no_edge(spark: SparkSession) -> None:
     spark.sparkContext.setJobGroup(group, "the rounds of one call")
     with executed(spark) as plans:
         try:
-            in_parts(*window, ReplayRequest(first=1, last=2), 30, say)
+            in_parts(*window, ReplayRequest(first_epoch=1, last_epoch=2), 30, say)
         finally:
             spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)
     jobs = [after - before for before, after in pairwise(counts) if after > before]
@@ -215,7 +215,7 @@ def test_it_is_proved_in_the_parts_in_which_it_was_found(spark: SparkSession, mo
     history = packed(range(4), 3)
     history[2] = set(sorted(history[2])[::2])
     rounds = ExecutorRoundStore()
-    found = in_parts(*frames(spark, history, []), ReplayRequest(first=0, last=2), 10, rounds=rounds)
+    found = in_parts(*frames(spark, history, []), ReplayRequest(first_epoch=0, last_epoch=2), 10, rounds=rounds)
     triples = found.where("diff <> 0").groupBy("a", "b", "k").agg(F.sum("diff").alias("n")).where("n <> 0")
     edges = triples.select("a", "b", "k").localCheckpoint()
     monkeypatch.setattr(bsp, "_partition_layout", None)  # none is made again

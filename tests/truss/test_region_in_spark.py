@@ -93,7 +93,7 @@ def certified(world: LawWorld) -> None:
     found = graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
     assert found is not None
     state = truss_checkpoint_table.read_checkpoint(Warehouse(world.spark, world.home), found)
-    assert state is not None and state.at == world.ledger.revisions.get().frontier
+    assert state is not None and state.epoch == world.ledger.revisions.get().frontier
     rows = truss_local_update.sum_state(state.rows).collect()
     assert {(row.a, row.b, row.level + 2) for row in rows} == set(
         world.expected_edges(world.ledger.revisions.get().revision)
@@ -300,7 +300,7 @@ def test_a_state_that_is_absent_foreign_or_wrong(elsewhere: LawWorld, monkeypatc
         monkeypatch.setattr(
             truss_checkpoint_table,
             "read_checkpoint",
-            lambda *args: TrussCheckpoint(rows, found.at, found.ends),
+            lambda *args: TrussCheckpoint(rows, found.epoch, found.ends),
         )
 
     expected = {
@@ -351,7 +351,7 @@ def test_what_is_not_there_or_does_not_fit_is_made_in_parts(world: LawWorld, mon
             warehouse, graph_cache.saved_checkpoint(world.ledger, world.ledger.revisions.get())
         )
         assert found is not None
-        other = TrussCheckpoint(found.rows.where("level > 0"), found.at, found.ends)
+        other = TrussCheckpoint(found.rows.where("level > 0"), found.epoch, found.ends)
         monkeypatch.setattr(truss_checkpoint_table, "read_checkpoint", lambda *args: other)
 
     def small() -> None:
@@ -389,7 +389,7 @@ def test_a_wrong_certificate_is_found(world: LawWorld, monkeypatch: pytest.Monke
     monkeypatch.setattr(
         truss_checkpoint_table,
         "read_checkpoint",
-        lambda *args: TrussCheckpoint(lied, found.at, found.ends),
+        lambda *args: TrussCheckpoint(lied, found.epoch, found.ends),
     )
     for epoch in (2, 3):
         world.land_batches(epoch)

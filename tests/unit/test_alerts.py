@@ -193,7 +193,9 @@ def test_many_at_once_are_one_message(tmp_path: Path, receiver: Receiver) -> Non
     seed.run({DAY: (9, 0)}, {}, [check(DAY, f"check {n}", False) for n in range(30)])
     alerts.send_alerts(seed.home, seed.ledger)
     (body,) = receiver.bodies
-    assert body["message"].count("incident ") == alerts.MANY and "and 20 more: altneu incidents" in body["message"]
+    assert (
+        body["message"].count("incident ") == alerts.MAX_PROBLEMS and "and 20 more: altneu incidents" in body["message"]
+    )
     assert alerts.send_alerts(seed.home, seed.ledger) and len(receiver.got) == 1
 
 

@@ -21,7 +21,7 @@ LAYOUT = RowSchema(TYPES | {"dst": "string"}, frozenset(VALUES))
 
 def rows_of(path: Path) -> list[str]:
     """The rows of a file, without their lines; told apart are also nan, -0.0 and no value."""
-    rows = [row for block in read_blocks(path, LAYOUT) for row in block.good.to_pylist()]
+    rows = [row for block in read_blocks(path, LAYOUT) for row in block.rows.to_pylist()]
     assert all(row.pop("line") for row in rows)
     return list(map(repr, rows))
 

@@ -87,7 +87,7 @@ def ask(question: str, history: tuple[Home, Ledger]) -> Statements:
 def plan(home: Home, ledger: Ledger) -> None:
     assert not forecast_run(
         home, ledger, planning.plan_run(home, ledger, planning.epochs_within(home, None, None))
-    ).chosen
+    ).chosen_epochs
 
 
 def show_totals(home: Home, ledger: Ledger) -> None:

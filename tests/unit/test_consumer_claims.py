@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from altneu.pipeline.errors import RunInProgress, UsageError
+from altneu.pipeline.errors import ClaimConflict, RunInProgress, UsageError
 from altneu.pipeline.reading.epoch_changes import changed_since
+from altneu.pipeline.state import delivery_cursors
 from altneu.pipeline.tasks import consumer_claims
 from altneu.pipeline.tasks.consumer_claims import ConsumerPartition, PartitionChange
 
-from .test_told import ClaimWorld
+from .test_delivery_cursors import ClaimWorld
 
 MONDAY = 12_520  # 2004-04-12
 
@@ -33,21 +34,21 @@ class Consumer:
     def where(self, partition: str) -> ConsumerPartition:
         return ConsumerPartition("report", self.unit, partition)
 
-    def claim(self, teller: str, partition: str, **how: Any) -> PartitionChange | None:
+    def claim(self, task: str, partition: str, **how: Any) -> PartitionChange | None:
         path = str(self.world.home.path)
         return consumer_claims.claim_partition(
-            path, self.where(partition), teller, self.states.get, say=self.said.append, **how
+            path, self.where(partition), task, self.states.get, say=self.said.append, **how
         )
 
-    def confirm(self, teller: str, partition: str) -> None:
-        consumer_claims.confirm_partition(str(self.world.home.path), self.where(partition), teller)
+    def confirm(self, task: str, partition: str) -> None:
+        consumer_claims.confirm_partition(str(self.world.home.path), self.where(partition), task)
 
-    def process(self, teller: str, partition: str, **how: Any) -> PartitionChange | None:
+    def process(self, task: str, partition: str, **how: Any) -> PartitionChange | None:
         """A whole run."""
-        change = self.claim(teller, partition, **how)
+        change = self.claim(task, partition, **how)
         if change is not None:
-            self.states[teller] = "success"
-            self.confirm(teller, partition)
+            self.states[task] = "success"
+            self.confirm(task, partition)
         return change
 
 
@@ -126,6 +127,13 @@ def test_the_claim_of_another_run(world: ClaimWorld, state: str | None, since: i
         assert consumer_claims.has_claim(str(world.home.path), epochs.where("2004-04-12"), "b")
 
 
+def test_a_run_that_others_always_forestall_claims_nothing(world: ClaimWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.publish(MONDAY)
+    monkeypatch.setattr(delivery_cursors, "compare_and_set", lambda *cursors: False)
+    with pytest.raises(ClaimConflict, match="have claimed epoch 2004-04-12"):
+        Consumer(world, "epochs").claim("a", "2004-04-12")
+
+
 def test_what_is_released_is_in_the_next_change(world: ClaimWorld) -> None:
     epochs, path = Consumer(world, "epochs"), str(world.home.path)
     world.publish(MONDAY)
@@ -163,21 +171,21 @@ def test_whatever_happens_each_change_is_processed_once(world: ClaimWorld) -> No
     for step in range(60):
         if draw.random() < 0.5:
             world.publish(*{MONDAY + draw.randrange(20) for _ in range(draw.randint(1, 3))})
-        teller = draw.choice([f"run {step}", f"run {max(step - 1, 0)}"])  # a run of its own, or one cleared before
-        graph.states[teller] = None
-        change = graph.claim(teller, "graph")
+        task = draw.choice([f"run {step}", f"run {max(step - 1, 0)}"])  # a run of its own, or one cleared before
+        graph.states[task] = None
+        change = graph.claim(task, "graph")
         if change is None:
             continue
         match draw.choice(["done", "done", "dies", "dies after its success", "stale"]):
             case "done":
                 processed.append(change)
-                graph.confirm(teller, "graph")
+                graph.confirm(task, "graph")
             case "dies after its success":
                 processed.append(change)
-                graph.states[teller] = "success"
+                graph.states[task] = "success"
                 assert graph.claim(f"after {step}", "graph") is None  # it confirms what the other could not
             case "stale":
-                consumer_claims.release_partition(path, graph.where("graph"), teller)
+                consumer_claims.release_partition(path, graph.where("graph"), task)
     last = graph.process("last", "graph")
     processed += [last] if last else []
     newest = world.ledger.revisions.get().revision

@@ -98,7 +98,7 @@ def test_a_locked_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caps
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 1, [("1", "2", None, "upsert", 0)])
     del ledger
-    monkeypatch.setattr(database, "SAY", 0.01)
+    monkeypatch.setattr(database, "SECONDS_UNTIL_MESSAGE", 0.01)
     monkeypatch.setattr(database, "PATIENCE", 0.1)
     other = locked(home.path)
     try:
@@ -117,7 +117,7 @@ def test_a_writer_waits_and_says_so(
 ) -> None:
     """The other ends when the waiting has been told: the write goes through, once."""
     home, ledger = home_helpers.make(tmp_path / "home")
-    monkeypatch.setattr(database, "SAY", 0.01)
+    monkeypatch.setattr(database, "SECONDS_UNTIL_MESSAGE", 0.01)
     other = locked(home.path)
     told = threading.Event()
 

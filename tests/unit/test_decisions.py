@@ -29,7 +29,7 @@ from altneu.pipeline.run.choices.plan_choices import (
 )
 from altneu.pipeline.run.forecast import forecast_run
 from altneu.pipeline.state.ledger import Ledger
-from altneu.pipeline.state.records import EMPTY, LANDED, RunKind
+from altneu.pipeline.state.records import EMPTY, LANDED_TABLES, RunKind
 from altneu.pipeline.state.stage_results import AuditFacts, EdgesFacts, TrianglesFacts, TrussFacts
 from tests import home_helpers
 
@@ -115,7 +115,7 @@ def test_where_nothing_changes_nothing_is_done() -> None:
 def test_scheduled_expiries_are_replayed_though_nothing_changes() -> None:
     scope = Scope(replace(EMPTY, revision=1, frontier=5), (9,))
     truss = TrussChoice.choose(scope, parse_settings("", "x"), KnownNumbers(intervals=NOTHING, first=None))
-    assert (truss.first, truss.last, truss.strategy, truss.possible_strategies) == (6, 9, "task", {"task"})
+    assert (truss.first_epoch, truss.last_epoch, truss.strategy, truss.possible_strategies) == (6, 9, "task", {"task"})
     recomputed = TrussChoice.choose(
         replace(scope, kind=RunKind.RELOAD), parse_settings("", "x"), KnownNumbers(intervals=NOTHING, first=None)
     )
@@ -168,7 +168,7 @@ def test_triangles_are_followed_from_a_kept_graph_where_nothing_expires() -> Non
     assert found.describe(str).startswith(
         "from the graph cache, by cost: about 0.7 s (delta query: 1.8 s, enumeration of all"
     )
-    assert replace(found, kept=False).strategy == "delta", "when its files have gone"
+    assert replace(found, has_graph_cache=False).strategy == "delta", "when its files have gone"
     assert TrianglesChoice.choose(scope, parse_settings("[edges]\nlive_for = 3\n", "x"), few).strategy == "delta"
     assert TrianglesChoice.choose(
         scope, parse_settings('[triangles]\nplan = "delta"\n', "x"), few
@@ -255,7 +255,7 @@ def test_of_several_revisions_the_first_is_shown(home: Home) -> None:
     found = forecast_run(home, ledger, plan)
     alone = forecast_run(home, ledger, replace(plan, run=pieces[0]))
     assert (found.revisions, alone.revisions) == (len(pieces), 1)
-    assert found.words == alone.words and found.rows > alone.rows
+    assert found.choice_descriptions == alone.choice_descriptions and found.rows > alone.rows
 
 
 def test_the_document_names_every_decision(home: Home) -> None:
@@ -284,7 +284,7 @@ def test_an_audit_says_which_epochs_it_compared() -> None:
 def test_the_sum_of_numbers_lies_between_the_sums_of_their_bounds() -> None:
     assert Number(5, 3, 9) + Number(2, 1, 4) == Number(7, 4, 13)
     for one, other in ((9, None), (None, 4), (None, None)):
-        assert (Number(5, 3, one) + Number(2, 1, other)).most is None
+        assert (Number(5, 3, one) + Number(2, 1, other)).upper_bound is None
     assert [Number(5, 3, most).is_at_most(9) for most in (8, 9, 10, None)] == [True, True, False, False]
 
 
@@ -298,10 +298,10 @@ def test_the_frontier_never_goes_back(frontier: int | None, epochs: tuple[int, .
 
 
 def test_which_tables_a_run_adds_to() -> None:
-    tables = (*LANDED, "edges", "trussness")
+    tables = (*LANDED_TABLES, "edges", "trussness")
     kept = {kind: [table for table in tables if Scope(EMPTY, (), kind).appends_to(table)] for kind in RunKind}
     others = {RunKind.RELOAD: [], RunKind.ROLLBACK: [], RunKind.COMPACT: []}
-    assert kept == {RunKind.RUN: [*tables], RunKind.REBUILD: [*LANDED], **others}
+    assert kept == {RunKind.RUN: [*tables], RunKind.REBUILD: [*LANDED_TABLES], **others}
 
 
 @pytest.mark.parametrize(
@@ -349,9 +349,9 @@ def test_motifs_ask_for_the_tables_of_their_relations() -> None:
 
     plain, kept = asked('[motifs]\nm = "a-b, b-c"\n'), asked('[motifs]\nm = "a-b where x > 1, b-c where x > 1"\n')
     both = asked('[motifs]\nm = "a-b where x > 1, b-c"\n')
-    assert (plain.tables, plain.stored, plain.changed) == (("edges",), 100, Number(10, 0, 30))
-    assert (kept.tables, kept.stored, kept.changed) == (("motif_edges",), 7, Number(1, 1, 3))
-    assert (both.tables, both.stored, both.changed) == (("edges", "motif_edges"), 107, Number(11, 1, 33))
+    assert (plain.tables, plain.stored_rows, plain.changed_rows) == (("edges",), 100, Number(10, 0, 30))
+    assert (kept.tables, kept.stored_rows, kept.changed_rows) == (("motif_edges",), 7, Number(1, 1, 3))
+    assert (both.tables, both.stored_rows, both.changed_rows) == (("edges", "motif_edges"), 107, Number(11, 1, 33))
 
 
 def truss_of(
@@ -380,7 +380,7 @@ def test_the_trussness_is_replayed_from_the_first_change(
     epochs: tuple[int, ...], changed: Number, first: int | None, expected: int | None
 ) -> None:
     truss = truss_of(KnownNumbers(intervals=changed, first=first), epochs)
-    assert (truss.first, truss.last, truss.expires) == (expected, max(epochs), max(epochs) > 5)
+    assert (truss.first_epoch, truss.last_epoch, truss.expires) == (expected, max(epochs), max(epochs) > 5)
     assert truss.describe(str).startswith(
         f"replay {expected} … {max(epochs)} in one task" if expected else "nothing to"
     )
@@ -389,7 +389,7 @@ def test_the_trussness_is_replayed_from_the_first_change(
 
 def test_of_an_empty_state_there_is_no_old_frontier() -> None:
     truss = truss_of(KnownNumbers(), (8,), revision=0, frontier=None)
-    assert (truss.first, truss.last, truss.expires) == (3, 8, False)
+    assert (truss.first_epoch, truss.last_epoch, truss.expires) == (3, 8, False)
     assert truss_of(KnownNumbers(), (), revision=0, frontier=None).describe(str) == "nothing to replay"
 
 
@@ -556,5 +556,12 @@ def test_the_mode_that_an_audit_says_it_took() -> None:
     ],
 )
 def test_the_audit_in_words(epochs: tuple[int, ...], words: str) -> None:
-    choice = AuditChoice(epochs=epochs, wanted="full", asked=True, provable=True, stored=0, changed=NOTHING)
+    choice = AuditChoice(
+        epochs=epochs,
+        requested_mode="full",
+        wants_other_epochs=True,
+        provable=True,
+        stored_edges=0,
+        changed_edges=NOTHING,
+    )
     assert choice.describe(str) == words

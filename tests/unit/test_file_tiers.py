@@ -23,8 +23,8 @@ class Table:
 
     def append(self, revision: int, rows: int) -> None:
         plan = file_tiers.plan_files(self.summary, revision - 1)
-        merged = [] if plan.after is None else [each for each in self.files if max(each) > plan.after]
-        assert all(min(each) > plan.after for each in merged), "a file is merged as a whole"
+        merged = [] if plan.rewrite_after is None else [each for each in self.files if max(each) > plan.rewrite_after]
+        assert all(min(each) > plan.rewrite_after for each in merged), "a file is merged as a whole"
         again = [row for each in merged for row in each]
         self.files = [each for each in self.files if each not in merged] + [[*again, *[revision] * rows]]
         self.written += len(again) + rows
@@ -50,7 +50,7 @@ def test_a_table_of_many_runs_has_few_files_and_few_rewritten_rows(sizes: str) -
         assert len(table.files) <= MERGED_TIERS + 1 + math.log2(table.count()), revision
         tiers = file_tiers.snapshot_tiers(table.summary, revision)
         assert [tier.rows for tier in tiers] == [len(each) for each in table.files]
-        assert [tier.last for tier in tiers] == [max(each) for each in table.files]
+        assert [tier.last_revision for tier in tiers] == [max(each) for each in table.files]
     assert table.count() == sum(runs)
     assert table.written <= sum(runs) * (1 + math.log2(sum(runs) / min(runs)))
     assert len(table.files) < len(runs) / 5

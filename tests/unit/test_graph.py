@@ -19,7 +19,7 @@ from altneu.pipeline.errors import UsageError
 from altneu.pipeline.reading.arguments import READERS
 from altneu.pipeline.reading.graph import Graph, Narrowing, Views
 from altneu.pipeline.reading.query_executor import Answer
-from altneu.pipeline.reading.query_model import ANY, FLAGS, NAMES, VIEWS, Question
+from altneu.pipeline.reading.query_model import COMMON_OPTIONS, FLAGS, NAMES, VIEWS, Question
 from tests.report.seed import DAY, Seed
 
 ARGUMENT = {"vertices": "vertex"}  # it is one or many, as `--vertex` is
@@ -40,11 +40,13 @@ def test_every_view_is_a_method_and_every_option_an_argument_and_nothing_else() 
     for name in NAMES:
         forms = [view for view in VIEWS if view.name == name]
         options = {ARGUMENT.get(option, option) for view in forms for option in view.options}
-        words = {"name"} if name == "query" else {"first", "last"} if any(view.words for view in forms) else set()
+        words = (
+            {"name"} if name == "query" else {"first", "last"} if any(view.epoch_arguments for view in forms) else set()
+        )
         takes = set(inspect.signature(getattr(Graph, name)).parameters) - {"self", "narrow"}
         assert takes == options | words, name
         assert "narrow" in inspect.signature(getattr(Graph, name)).parameters
-    assert set(Narrowing.__annotations__) == set(ANY)
+    assert set(Narrowing.__annotations__) == set(COMMON_OPTIONS)
     assert {name for name in vars(Views) if not name.startswith("_")} == {*NAMES, "changes_since"}
     assert {name for name in vars(Graph) if not name.startswith("_")} == {*BESIDES, *FORMS}
 

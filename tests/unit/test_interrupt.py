@@ -25,7 +25,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The signals of these tests leave the suite's own children, log and errors as they are."""
     monkeypatch.setattr(interrupt, "_list_children", set)
     monkeypatch.setattr(interrupt, "_silence_hooks", lambda: None)
-    monkeypatch.setattr(interrupt, "_first", None)
+    monkeypatch.setattr(interrupt, "_first_signal", None)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ with interrupt.handle_signals():
         try:
             os.kill(os.getpid(), signal.SIGINT)
         except interrupt.Interrupted:
-            interrupt.SAME = 0.0
+            interrupt.SAME_SIGNAL_SECONDS = 0.0
     print("goes on")
 """
 

@@ -524,8 +524,8 @@ def landed_rows(home: Path, names: Sequence[str] = ()) -> Rows:
             own = [] if not plain else list(names) or list(plain[0])
             landed: Rows = []
             for block in read_blocks(file.location, _row_schema_of(opened)):
-                assert not block.bad
-                landed += list(zip(*(block.good[name].to_pylist() for name in own), strict=True))
+                assert not block.malformed_rows
+                landed += list(zip(*(block.rows[name].to_pylist() for name in own), strict=True))
             for row, texts in zip(landed, plain, strict=True):
                 for cell, text in zip(row, (texts[name] for name in own), strict=True):
                     assert (text or None) == cell if cell is None else type(cell)(text) == cell

@@ -105,7 +105,7 @@ def test_a_limit_that_leaves_a_worker_nothing_is_refused(settings: Config, least
 @pytest.mark.parametrize("conf", [{}, {"executor_memoryOverhead": "1g"}, {"executor_memoryOverheadFactor": "0.2"}])
 def test_a_container_without_memory_for_python_holds_few_edges_and_it_is_said(conf: dict[str, str]) -> None:
     room = memory_budget.memory_budget(config("yarn", executor_memory="4g", **conf))
-    assert room.bytes == memory_budget.LEAST
+    assert room.bytes == memory_budget.MIN_ARRAY_BYTES
     assert memory_budget.OVERHEAD in room.describe()
 
 

@@ -93,7 +93,7 @@ def same(home: Home, new: Home) -> None:
     ledger = home_identity.open_ledger(new)
     assert rows(new) == rows(home)
     found = file_inventory.take_inventory(new, ledger)
-    assert found.files == file_inventory.take_inventory(home, Ledger(home.database)).files and not found.missing
+    assert found.files == file_inventory.take_inventory(home, Ledger(home.database)).files and not found.missing_files
     ours, theirs = landing.list_batches(home), landing.list_batches(new)
     assert ours.keys() == theirs.keys()
     assert landing.digest_batches(ledger, theirs.values()) == landing.digest_batches(
@@ -110,7 +110,7 @@ def test_a_copy_is_all_of_it(own: Home, tmp_path: Path) -> None:
     same(own, new)
     assert (new.reports / "diff-1-2.html").read_text() == "of two revisions"
     shutil.rmtree(own.path)  # nothing leads back
-    assert not file_inventory.take_inventory(new, home_identity.open_ledger(new)).missing
+    assert not file_inventory.take_inventory(new, home_identity.open_ledger(new)).missing_files
 
 
 def test_there_and_back_with_postgres(

@@ -154,7 +154,7 @@ class MovingHistory:
     def read_from_horizon(self, row: Revision, table: str, first: int) -> Rows:
         horizon = table_horizon(table, first, LIVE_FOR)
         assert horizon is not None
-        return [each for each in self.read_rows(row, table) if each[horizon.column] >= horizon.least]
+        return [each for each in self.read_rows(row, table) if each[horizon.column] >= horizon.lower_bound]
 
 
 def sum_rows(rows: Rows, key: tuple[str, ...], counts: Callable[[dict[str, Any]], bool]) -> Counter[tuple[Any, ...]]:

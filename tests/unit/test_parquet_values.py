@@ -31,8 +31,8 @@ def values_of(tmp_path: Path, column: pa.Array, type_: str) -> list[Any]:
     pq.write_table(table, tmp_path / "x.parquet")
     found: dict[int, Any] = {}
     for block in read_blocks(tmp_path / "x.parquet", RowSchema({"src": "long", "dst": type_}, frozenset({"dst"}))):
-        found |= {row["line"]: row["dst"] for row in block.good.to_pylist()}
-        found |= {line: reason for line, reason, _ in block.bad}
+        found |= {row["line"]: row["dst"] for row in block.rows.to_pylist()}
+        found |= {line: reason for line, reason, _ in block.malformed_rows}
     assert sorted(found) == list(range(1, len(column) + 1))
     return [found[line] for line in sorted(found)]
 
@@ -130,7 +130,7 @@ def test_a_type_that_cannot_be_meant_is_named_and_one_left_out_is_not(
     pq.write_table(pa.table({"from": ["1"], "x": column, "to": [2]}), tmp_path / "y.parquet")
     layout = RowSchema({"src": "long", "dst": "long"}, names=("src", "_", "dst"))
     (block,) = read_blocks(tmp_path / "y.parquet", layout)
-    assert block.good.to_pylist() == [{"src": 1, "dst": 2, "line": 1}] and not block.bad
+    assert block.rows.to_pylist() == [{"src": 1, "dst": 2, "line": 1}] and not block.malformed_rows
     with pytest.raises(BrokenFileError, match="it has 3 columns"):
         list(read_blocks(tmp_path / "y.parquet", RowSchema({"src": "long", "dst": "long"}, names=("src", "dst"))))
 
@@ -144,9 +144,9 @@ def test_fields_of_json_are_renamed_and_left_out(tmp_path: Path) -> None:
     for beside in ("", "no object\n"):
         (tmp_path / "x.jsonl").write_text("\n".join(rows[:2]) + "\n" + beside + "\n".join(rows[2:]))
         blocks = list(read_blocks(tmp_path / "x.jsonl", layout))
-        good = [(row["src"], row["name"]) for block in blocks for row in block.good.to_pylist()]
+        good = [(row["src"], row["name"]) for block in blocks for row in block.rows.to_pylist()]
         assert good == [(1, "x"), (2, "y")]
-        reasons = [reason for block in blocks for _, reason, _ in block.bad]
+        reasons = [reason for block in blocks for _, reason, _ in block.malformed_rows]
         assert reasons == ["not JSON"] * bool(beside) + ["unknown field hue", "src is empty"]
 
 
@@ -189,8 +189,8 @@ def test_the_same_texts_are_the_same_rows_in_every_format(cases: int, tmp_path: 
         for form in FORMATS:
             rows: list[Any] = []
             for block in read_blocks(write_texts(tmp_path / "x", form, list(TYPES), table), layout):
-                found = [(row.pop("line"), repr(row)) for row in block.good.to_pylist()]
-                rows += sorted(found + [(line, reason) for line, reason, _ in block.bad])
+                found = [(row.pop("line"), repr(row)) for row in block.rows.to_pylist()]
+                rows += sorted(found + [(line, reason) for line, reason, _ in block.malformed_rows])
             outcomes[form] = [row for _, row in sorted(rows)]
         for form in FORMATS:
             assert outcomes[form] == outcomes["csv"], (form, table)

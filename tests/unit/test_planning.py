@@ -230,7 +230,7 @@ def test_a_plan_without_work_is_idle(plan: Plan, *, is_idle: bool) -> None:
 
 
 def test_published_epochs_with_files_of_a_relation_that_is_written_again_are_run() -> None:
-    queries = QueryChanges(fresh=frozenset({f"{RELATION_PREFIX}people"}), relations=("people", "banks"))
+    queries = QueryChanges(rewritten_tables=frozenset({f"{RELATION_PREFIX}people"}), relations=("people", "banks"))
     landed = {1: "people", 2: "banks", 3: "people", 4: ""}
     states = [EpochComparison(e, str(e), "published", relations=frozenset([name])) for e, name in landed.items()]
     assert planning._epochs_of_new_relations(states, queries) == {1, 3}

@@ -93,7 +93,7 @@ def test_a_stage_that_is_silent_for_long_says_that_it_goes_on(
         progress.report_current()
         return capsys.readouterr().err
 
-    assert printing.SAY == 5.0
+    assert printing.MAX_SILENT_SECONDS == 5.0
     with printing.Progress() as progress:
         progress(stage, text)
         assert hear_after(0) == first
@@ -108,7 +108,7 @@ def test_a_stage_that_is_silent_for_long_says_that_it_goes_on(
 
 def test_a_thread_says_it_while_the_stage_works(monkeypatch: pytest.MonkeyPatch) -> None:
     was_said = threading.Event()
-    monkeypatch.setattr(printing, "SAY", 0.05)
+    monkeypatch.setattr(printing, "MAX_SILENT_SECONDS", 0.05)
     with printing.Progress() as progress:
         monkeypatch.setattr(printing.err, "print", lambda text, **_: was_said.set())
         progress("truss", "")

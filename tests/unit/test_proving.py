@@ -67,8 +67,8 @@ class Stored:
             part={},
             looked_at=5,
             wrong=0,
-            shown=[],
-            asked=ProofScope(),
+            listed_edges=[],
+            scope=ProofScope(),
         )
     )
 
@@ -228,7 +228,7 @@ def test_landed_rows_are_looked_at_and_the_part_that_was_recounted(
 ) -> None:
     """Of all pairs where nothing is known of the state before."""
     stored, looked = Stored(), list[Any]()
-    stored.proof.asked = asked
+    stored.proof.scope = asked
     if not known:
         stored.before = {table: each for table, each in stored.before.items() if table != "edges"}
         stored.change["edges"] = add_fingerprints({1: prints_of(1)["edges"]}, stored.change["edges"])
@@ -239,7 +239,7 @@ def test_landed_rows_are_looked_at_and_the_part_that_was_recounted(
 
 def test_edges_that_are_not_proved_are_shown_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     stored = Stored()
-    stored.proof = replace(stored.proof, wrong=30, shown=[UnprovedEdge(100, 101, 4, "too low")])
+    stored.proof = replace(stored.proof, wrong=30, listed_edges=[UnprovedEdge(100, 101, 4, "too low")])
     run = stored.run()
     run.epochs = [FIRST, 4, FRONTIER]
     found = prove(monkeypatch, stored, run)
@@ -257,7 +257,7 @@ def test_edges_that_are_not_proved_are_shown_at_their_epoch(monkeypatch: pytest.
     shown = [UnprovedEdge(100, 101, 4, "too low", FIRST), UnprovedEdge(100, 102, 4, "too low")]
     step, *others = stored.proof.steps
     assert step.epoch == FIRST
-    stored.proof = replace(stored.proof, wrong=9, shown=shown, steps=[replace(step, wrong=7), *others])
+    stored.proof = replace(stored.proof, wrong=9, listed_edges=shown, steps=[replace(step, wrong=7), *others])
     found = prove(monkeypatch, stored)
     assert found is not None
     assert [(row["epoch"], row["a"], row["count"]) for row in found.rows] == [

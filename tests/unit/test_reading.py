@@ -22,8 +22,8 @@ LANDED = RowSchema({"src": "long", "dst": "long", "op": "string", "seq": "long"}
 def rows(path: Path, layout: RowSchema = LANDED) -> tuple[list[dict], list[tuple[int, str, str]]]:
     good, bad = [], []
     for block in read_blocks(path, layout):
-        good += block.good.to_pylist()
-        bad += block.bad
+        good += block.rows.to_pylist()
+        bad += block.malformed_rows
     return good, bad
 
 

@@ -230,10 +230,10 @@ def outcome(path: Path, layout: RowSchema) -> dict[int, str]:
     """Line → its row, or the reason for which it is none; told apart are also nan, -0.0 and an empty text."""
     found: dict[int, str] = {}
     for block in read_blocks(path, layout):
-        for row in block.good.to_pylist():
+        for row in block.rows.to_pylist():
             assert row["line"] not in found
             found[row.pop("line")] = repr(row)
-        for line, reason, _ in block.bad:
+        for line, reason, _ in block.malformed_rows:
             assert line not in found
             found[line] = f"malformed: {reason}"
     return found
@@ -342,10 +342,10 @@ def test_a_row_means_the_same_beside_any_other(
     (tmp_path / "x.csv").write_text(f"src,dst\n{beside}{line}\n{beside}")
     blocks = list(read_blocks(tmp_path / "x.csv", layout))
     found = [
-        tuple(r[n] for n in ("src", "dst")) for b in blocks for r in b.good.to_pylist() if r["line"] == 2 + bool(beside)
+        tuple(r[n] for n in ("src", "dst")) for b in blocks for r in b.rows.to_pylist() if r["line"] == 2 + bool(beside)
     ]
     assert found == ([row] if row else [])
-    assert sum(b.good.num_rows + len(b.bad) for b in blocks) == 1 + 2 * bool(beside)
+    assert sum(b.rows.num_rows + len(b.malformed_rows) for b in blocks) == 1 + 2 * bool(beside)
 
 
 @pytest.mark.parametrize("beside", ["", "nothing\n"])
@@ -364,8 +364,8 @@ def test_a_row_means_the_same_beside_any_other(
 def test_json_means_the_same_beside_any_other(line: str, row: tuple | None, beside: str, tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text(f"{line}\n{beside}")
     blocks = list(read_blocks(tmp_path / "x.jsonl", WHOLE))
-    assert [(r["src"], r["dst"]) for b in blocks for r in b.good.to_pylist()] == ([row] if row else [])
-    assert sum(b.good.num_rows + len(b.bad) for b in blocks) == 1 + bool(beside)
+    assert [(r["src"], r["dst"]) for b in blocks for r in b.rows.to_pylist()] == ([row] if row else [])
+    assert sum(b.rows.num_rows + len(b.malformed_rows) for b in blocks) == 1 + bool(beside)
 
 
 def test_an_unknown_column_is_told_with_its_type(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def rows_of(path: Path, layout: RowSchema = TEXTS) -> tuple[list[tuple[object, .
     good: list[tuple[object, ...]] = []
     bad: list[tuple[int, str, str]] = []
     for block in read_blocks(path, layout):
-        good += [(row.pop("line"), *row.values()) for row in block.good.to_pylist()]
-        bad += block.bad
+        good += [(row.pop("line"), *row.values()) for row in block.rows.to_pylist()]
+        bad += block.malformed_rows
     return good, bad
 
 

@@ -92,7 +92,7 @@ def _compare_files(before: avro_files.AvroFile, after: avro_files.AvroFile) -> N
 
 
 def _add_position_deletes(home: Home, table: str) -> str:
-    """Add a file that deletes the first row of a data file, as a plain table has them. Return the data file."""
+    """Add a file that deletes the first row of a data file, as a serving table has them. Return the data file."""
     metadata = json.loads(here(home, locations(home)[table]).read_text())
     newest = max(metadata["snapshots"], key=lambda snapshot: snapshot["sequence-number"])["manifest-list"]
     listed = avro_files.parse_avro(here(home, newest).read_bytes())

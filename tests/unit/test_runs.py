@@ -433,7 +433,7 @@ def test_runs_that_did_not_publish_by_epoch(ledger: Ledger, wait: Clock) -> None
     }
     early, late = found[2]
     assert (early.state, early.error, early.epochs, late.epochs) == ("failed", "its cause", 1, 2)
-    assert early.last == early.finished_at and late.seconds is not None and 10 < late.seconds < 11
+    assert early.last_seen_at == early.finished_at and late.seconds is not None and 10 < late.seconds < 11
     assert describe_attempt(ledger.runs.get("compaction")).seconds is None
     wait(process_identity.SILENCE + 1)
     silent = describe_attempt(ledger.runs.get("compaction"))
@@ -469,7 +469,7 @@ def test_the_proof_of_a_run_is_replaced_and_taken_away(ledger: Ledger) -> None:
     assert (ledger.outputs.get_proof("a"), ledger.outputs.get_proof("b")) == (one, None)
     earlier = {name: said for name, said in json.loads(one.to_json()).items() if name != "between"}
     ledger.outputs.put_proof("a", json.dumps(earlier | {"part": {"edges": {"first": 1, "second": 2}}}))
-    assert ledger.outputs.get_proof("a") == replace(one, asked=ProofScope()), (
+    assert ledger.outputs.get_proof("a") == replace(one, scope=ProofScope()), (
         "of a part whose vertices are chosen otherwise by now"
     )
 

@@ -46,7 +46,7 @@ def read_by_python(form: str, cell: str) -> int | None:
 
 
 def read_times(form: str, cells: list[str]) -> list[int | None]:
-    since, reasons = Clock("ts", text=True, form=form, given=True).to_microseconds(
+    since, reasons = Clock("ts", text=True, form=form, is_given=True).to_microseconds(
         pa.chunked_array([cells], pa.string())
     )
     broken = np.logical_or.reduce(list(reasons.values()))
@@ -127,7 +127,7 @@ def test_each_row_is_what_python_reads() -> None:
     ],
 )
 def test_a_row_is_refused_for_its_reason(form: str, cell: str, reason: str) -> None:
-    _, reasons = Clock("ts", text=True, form=form, given=True).to_microseconds(pa.chunked_array([[cell]]))
+    _, reasons = Clock("ts", text=True, form=form, is_given=True).to_microseconds(pa.chunked_array([[cell]]))
     assert [text for text, broken in reasons.items() if broken[0]] == [text for text in reasons if reason in text]
 
 

@@ -40,7 +40,7 @@ def run_until(monkeypatch: pytest.MonkeyPatch, chosen: Strategy, able: str, why:
     context: Any = SimpleNamespace(say=said.append)
     choice: Any = SimpleNamespace(strategy=chosen)
     with ExitStack() as stack:
-        strategy, result = run_with_fallbacks(context, choice, ReplayRequest(first=1, last=2), stack)
+        strategy, result = run_with_fallbacks(context, choice, ReplayRequest(first_epoch=1, last_epoch=2), stack)
         assert (type(strategy).__name__, result) == (able, f"result of {able}")
         events.append("stored")
     return events, said

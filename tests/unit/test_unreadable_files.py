@@ -125,7 +125,7 @@ def test_damage_anywhere_is_found_or_leaves_the_rows_as_they_were(cases: int, tm
         content[at] ^= 1 << rng.randrange(8)
         path.write_bytes(content[: rng.choice([len(content), len(content), rng.randrange(1, len(content))])])
         try:
-            rows = [(row["src"], row["dst"]) for block in read_blocks(path, LAYOUT) for row in block.good.to_pylist()]
+            rows = [(row["src"], row["dst"]) for block in read_blocks(path, LAYOUT) for row in block.rows.to_pylist()]
         except BrokenFileError:
             continue
         assert rows == expected and gzip.decompress(path.read_bytes()) == ROWS.encode(), at

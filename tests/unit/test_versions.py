@@ -18,7 +18,8 @@ import sqlalchemy as sa
 from altneu.pipeline import cli
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home.home import Home
-from altneu.pipeline.state import database, home_identity, versions
+from altneu.pipeline.state import database, delivery_cursors, home_identity, versions
+from altneu.pipeline.state.delivery_cursors import DeliveryCursor
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import RunKind, RunState, StagedBatch
 from altneu.pipeline.state.schema import metadata, version
@@ -84,6 +85,7 @@ def test_the_scripts_are_in_a_row_and_end_where_the_tables_are() -> None:
     assert tuple(scripts) == versions.known_versions()
     assert [script.down_revision for script in scripts.values()] == [None, *versions.known_versions()[:-1]]
     shown = {(table, name) for script in scripts.values() for table, names in script.SHOWS.items() for name in names}
+    shown -= {("told", "asset"), ("told", "claimed")}  # `v0012` renames this table
     tables = metadata.tables.values()
     assert shown <= {(table.name, each.name) for table in tables for each in (*table.columns, *table.indexes)}
 
@@ -123,6 +125,27 @@ def test_what_was_there_is_read_and_goes_on(uri: str, name: str) -> None:
     assert Ledger(uri).outputs.published_batches()[4].rows == 2
 
 
+@pytest.mark.parametrize("number", ["v0010", "v0011"])
+def test_what_was_claimed_and_delivered_before_the_cursors_had_their_name_stays_so(uri: str, number: str) -> None:
+    from alembic import command
+
+    make(uri, "v0005")
+    with database.shared_engine(uri) as engine:
+        with versions._lock_for_migration(engine) as connection:
+            config = versions._migration_config(connection)
+            command.stamp(config, "v0005")
+            command.upgrade(config, number)
+        with engine.begin() as connection:
+            values = "VALUES ('claimed', 3, 5, 'task'), ('delivered', 4, NULL, NULL)"
+            connection.exec_driver_sql(f"INSERT INTO told (asset, revision, claimed, teller) {values}")
+    with pytest.raises(DatabaseOutdated, match=number):
+        delivery_cursors.read_cursor(Ledger(uri), "claimed")
+    ledger = Ledger(uri, writes=True)
+    assert delivery_cursors.read_cursor(ledger, "claimed") == DeliveryCursor(3, 5, "task")
+    assert delivery_cursors.read_cursor(ledger, "delivered") == DeliveryCursor(4)
+    assert "told" not in shape(uri)
+
+
 def test_a_reader_of_an_old_database_changes_nothing_and_is_told_what_to_type(uri: str) -> None:
     make(uri, "v0001")
     before = shape(uri)
@@ -153,6 +176,17 @@ def test_columns_that_an_interrupted_version_has_added_stay(uri: str) -> None:
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN kind VARCHAR(16)")
         connection.exec_driver_sql("UPDATE runs SET kind = 'rebuild'")
     assert {run.kind for run in Ledger(uri, writes=True).runs.list_all()} == {RunKind.REBUILD}
+
+
+def test_a_database_without_a_number_that_has_all_tables_keeps_what_was_delivered(uri: str) -> None:
+    ledger = Ledger(uri, writes=True)
+    delivery_cursors.start_cursor(ledger, "delivered", 4)
+    before = shape(uri)
+    with database.shared_engine(uri) as engine, engine.begin() as connection:
+        connection.execute(version.delete())
+    ledger = Ledger(uri, writes=True)
+    assert number(uri) == versions.newest_version() and shape(uri) == before
+    assert delivery_cursors.read_cursor(ledger, "delivered") == DeliveryCursor(4)
 
 
 @pytest.mark.parametrize("writes", [False, True])
@@ -192,7 +226,7 @@ import logging, sys
 from altneu.pipeline.state import database, versions
 from altneu.pipeline.state.ledger import Ledger
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
-database.SAY = 0.1
+database.SECONDS_UNTIL_MESSAGE = 0.1
 print(Ledger(sys.argv[1], writes=True).revisions.get().revision, flush=True)
 """
 

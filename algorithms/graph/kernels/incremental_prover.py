@@ -44,7 +44,7 @@ from altneu.algorithms.graph.kernels.persistent_graph import (
 from altneu.algorithms.graph.kernels.threads import sum_in_threads
 from altneu.algorithms.graph.proof_records import (
     COLLECTIONS,
-    SHOWN,
+    MAX_LISTED_EDGES,
     GraphCounts,
     Prints,
     Proof,
@@ -82,7 +82,7 @@ class IncrementalProver:
 
     def __init__(self, graph: PersistentGraph, ask: ProofScope) -> None:
         self.graph, self.ask = graph, ask
-        self.wrong, self.shown, self.looked_at = 0, list[UnprovedEdge](), 0
+        self.wrong, self.listed_edges, self.looked_at = 0, list[UnprovedEdge](), 0
         self.steps = list[ProvedEpoch]()
         levels = graph.levels
         self._level, self._label, self._live = levels.level.copy(), levels.label.copy(), levels.live.copy()
@@ -108,7 +108,7 @@ class IncrementalProver:
     def start_window(self) -> None:
         """Forget the batches so far, but not the edges that they have shown to be wrong."""
         self.steps.clear()
-        self._noted = self.wrong, len(self.shown)
+        self._noted = self.wrong, len(self.listed_edges)
         self._base = self._certificate_counts.prints, self._certificate_counts.counts
 
     def get_proof(self) -> Proof:
@@ -118,7 +118,7 @@ class IncrementalProver:
             stretch = self.graph.next_vertex_range(asked.parts, asked.which)
             asked, between = ProofScope(asked.parts, stretch.which), (stretch.low, stretch.high)
             part = self.share_fingerprints(stretch)
-        return Proof(*self._base, self.steps, part, self.looked_at, self.wrong, self.shown, asked, between)
+        return Proof(*self._base, self.steps, part, self.looked_at, self.wrong, self.listed_edges, asked, between)
 
     def adopt_graph(self, graph: PersistentGraph, vertices: Ints) -> None:
         """Go on with a graph that has to be the one that was followed, and give it the counts.
@@ -265,20 +265,22 @@ class IncrementalProver:
     def _date_wrong_edges(self, epoch: int) -> int:
         """Write the epoch at what was noted since the epoch before, and return how much that is."""
         wrong, known = self._noted
-        self.shown[known:] = [edge._replace(epoch=epoch) for edge in self.shown[known:]]
-        self._noted = self.wrong, len(self.shown)
+        self.listed_edges[known:] = [edge._replace(epoch=epoch) for edge in self.listed_edges[known:]]
+        self._noted = self.wrong, len(self.listed_edges)
         return self.wrong - wrong
 
     def _note_state(self, why: str) -> None:
         self.wrong += 1
-        self.shown.append(UnprovedEdge(0, 0, 0, why))
+        self.listed_edges.append(UnprovedEdge(0, 0, 0, why))
 
     def _note_wrong_edges(self, edges: Shorts, why: NDArray[Any], level: Shorts) -> None:
         self.wrong += edges.size
-        edges, why = edges[:SHOWN], why[:SHOWN]
+        edges, why = edges[:MAX_LISTED_EDGES], why[:MAX_LISTED_EDGES]
         rows = zip(*(x.tolist() for x in (*self.graph.edge_ends(edges), level[edges] + 2, why)), strict=True)
-        self.shown += [UnprovedEdge(a, b, k, "too high" if code == TOO_HIGH else "too low") for a, b, k, code in rows]
-        del self.shown[SHOWN:]
+        self.listed_edges += [
+            UnprovedEdge(a, b, k, "too high" if code == TOO_HIGH else "too low") for a, b, k, code in rows
+        ]
+        del self.listed_edges[MAX_LISTED_EDGES:]
 
     def _edge_fingerprints(self, edges: Shorts, old: Shorts, new: Shorts) -> dict[str, Fingerprint]:
         """Return the changes of edges, degrees and trussness of edges that had the old level and have the new one."""

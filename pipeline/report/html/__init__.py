@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import jinja2
 
 Document = dict[str, Any]
-SHOWN = 12  # parts of the index's grid (for example months) that are open, and the parts in one folded section
+OPEN_PARTS = 12  # parts of the index's grid (for example months) that are open, and the parts in one folded section
 _TIMES = (Path(__file__).parent / "times.js").read_text(encoding="utf-8")
 PAGES = (None, "new", "old")  # the states of a page in the index
 LEVELS = 6  # areas in the chart of the k-trusses
@@ -107,8 +107,8 @@ def render_epoch_page(
     title = f"{document['weekday']}, {document['label']}" if document["weekday"] else f"Epoch {document['label']}"
     severities = []
     for name, meaning in _SEVERITIES.items():
-        mine = [check for check in document["checks"] if check["severity"] == name]
-        severities.append({"name": name, "meaning": meaning, "checks": mine})
+        severity_checks = [check for check in document["checks"] if check["severity"] == name]
+        severities.append({"name": name, "meaning": meaning, "checks": severity_checks})
     return _template_environment().get_template("epoch.html").render(
         d={"former": None, **document}, title=title, has=has, checks=checks, docs=docs, rows=rows,
         severities=severities, truss_picture=_truss_chart(document),
@@ -131,7 +131,10 @@ def _truss_chart(document: Document) -> Document | None:
         return None
     if len(ks) > LEVELS:
         ks = sorted({ks[round(i * (len(ks) - 1) / (LEVELS - 1))] for i in range(LEVELS)})
-    sizes = [(f"{k}-truss", [sum(n for at, n in point["trusses"].items() if at >= k) for point in trend]) for k in ks]
+    sizes = [
+        (f"{k}-truss", [sum(n for trussness, n in point["trusses"].items() if trussness >= k) for point in trend])
+        for k in ks
+    ]
     labels = [point["label"] for point in trend]
     svg = charts.nested_area_chart("trusses", "Edges in the k-truss", labels, sizes)
     levels = [
@@ -150,8 +153,8 @@ def render_check_page(document: Document, has: Callable[[str], bool], sensitivit
     points = [point for point in document["points"] if point["value"] is not None]
     labels = [point["label"] for point in points]
     drawn = [(point["value"], point["low"], point["high"], point["failed"]) for point in points]
-    said = {"rows": "Rows", "growth": "Growth, as a factor,", "wrong": "What was wrong"}[document["of"]]
-    picture = charts.band_chart("epochs", said, labels, drawn) if points else ""
+    axis_title = {"rows": "Rows", "growth": "Growth, as a factor,", "wrong": "What was wrong"}[document["of"]]
+    picture = charts.band_chart("epochs", axis_title, labels, drawn) if points else ""
     named = [f"revision {each['revision']}" for each in document["revisions"]]
     revisions = charts.bar_chart("revisions", "Failures", named, [each["failed"] for each in document["revisions"]])
     learned = {
@@ -210,7 +213,7 @@ def render_index_page(
     ]  # fmt: skip
     states = [[state.mark, state.symbol, state.short] for state in formatting.STATES.values()]
     groups = _group_epochs(document["epochs"], document["seconds"], document["starts"])
-    shown, folds = groups[:SHOWN], _fold_groups(groups[SHOWN:])
+    shown, folds = groups[:OPEN_PARTS], _fold_groups(groups[OPEN_PARTS:])
     older = [[_pack_group(group) for group in fold["groups"]] for fold in folds]
     data = {"rows": rows, "states": states, "base": base, "folds": older, "differences": document["differences"]}
     names = [group["name"] for group in groups]
@@ -233,10 +236,10 @@ def _pack_group(group: Document) -> Document:
 
 
 def _fold_groups(groups: list[Document]) -> list[Document]:
-    """Fold older parts of the grid into sections of `SHOWN` parts, each with the states of its epochs."""
+    """Fold older parts of the grid into sections of `OPEN_PARTS` parts, each with the states of its epochs."""
     folds = []
-    for begin in range(0, len(groups), SHOWN):
-        part = groups[begin : begin + SHOWN]
+    for begin in range(0, len(groups), OPEN_PARTS):
+        part = groups[begin : begin + OPEN_PARTS]
         states = [cell["state"] for group in part for cell in group["cells"]]
         counts = [
             f"{formatting.format_number(states.count(name))} {state.short}"
@@ -256,20 +259,20 @@ def _group_epochs(epochs: list[Document], seconds: int | None, starts: dict[int,
     groups: dict[str, Document] = {}
     for place, entry in enumerate(epochs):
         start = starts.get(entry["epoch"])
-        lead, said = 0, entry["label"]
+        lead, spoken = 0, entry["label"]
         if start is None or seconds is None:
             name = f"{entry['epoch'] // 100 * 100} to {entry['epoch'] // 100 * 100 + 99}"
             cell = entry["label"]
         elif seconds == 86_400:
             name, cell, lead = f"{start:%B %Y}", str(start.day), start.weekday()
-            said = f"{cell} {name}"
+            spoken = f"{cell} {name}"
         elif seconds < 86_400:
             name, cell = f"{start:%Y-%m-%d}", f"{start:%H:%M}"
-            said = f"{name} {cell}"
+            spoken = f"{name} {cell}"
         else:
             name, cell = f"{start:%Y}", f"{start:%m-%d}"
         group = groups.setdefault(
             name, {"name": name, "lead": lead, "days": seconds == 86_400, "first": place, "cells": []}
         )
-        group["cells"].append({**entry, "cell": cell, "said": said})
+        group["cells"].append({**entry, "cell": cell, "said": spoken})
     return list(groups.values())[::-1]

@@ -17,7 +17,7 @@ from .formatting import format_number
 
 WIDTH, HEIGHT = 360, 150
 LEFT, RIGHT, TOP, BOTTOM = 44, 12, 12, 24
-MOST = 400  # points of a line; the picture is narrower than so many pixels
+MAX_POINTS = 400  # points of a line; the picture is narrower than so many pixels
 
 
 def axis_ticks(top: float) -> list[float]:
@@ -70,23 +70,23 @@ class _Frame:
         """
         grid = ""
         for place, tick in enumerate(self.ticks):
-            y, said = self.y(tick), ticks[place] if ticks else _short_number(tick)
+            y, tick_label = self.y(tick), ticks[place] if ticks else _short_number(tick)
             grid += f'<path class="grid" d="M{LEFT} {_coordinate(y)}H{WIDTH - RIGHT}"/>' + _text_label(
-                LEFT - 6, y + 4, said, end=True
+                LEFT - 6, y + 4, tick_label, end=True
             )
         ends = _text_label(LEFT, HEIGHT - 6, self.labels[0])
         if len(self.labels) > 1:
             ends += _text_label(WIDTH - RIGHT, HEIGHT - 6, self.labels[-1], end=True)
-        said = f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(text)}</desc>'
+        description = f'<title id="{ident}-t">{escape(title)}</title><desc id="{ident}-d">{escape(text)}</desc>'
         named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
-        return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" {named}>{said}{grid}{body}{ends}</svg>')
+        return Markup(f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" {named}>{description}{grid}{body}{ends}</svg>')
 
 
 def _drawn_points(values: Sequence[float]) -> list[int]:
     """Return the indices of the points that are drawn: all, or the least and the greatest of each span."""
-    if len(values) <= MOST:
+    if len(values) <= MAX_POINTS:
         return list(range(len(values)))
-    size = math.ceil(2 * len(values) / MOST)
+    size = math.ceil(2 * len(values) / MAX_POINTS)
     places = {0, len(values) - 1}
     for begin in range(0, len(values), size):
         part = range(begin, min(begin + size, len(values)))
@@ -202,8 +202,9 @@ def band_chart(
     drawn += f'<path class="line" d="{path}"/>'
     for place, (value, _, _, failed) in enumerate(points):
         if failed:
-            x, at = frame.x(place), y[place]
-            cross = f"M{_coordinate(x - 3)} {_coordinate(at - 3)}l6 6M{_coordinate(x - 3)} {_coordinate(at + 3)}l6 -6"
+            x, cross_y = frame.x(place), y[place]
+            left, top, bottom = map(_coordinate, (x - 3, cross_y - 3, cross_y + 3))
+            cross = f"M{left} {top}l6 6M{left} {bottom}l6 -6"
             drawn += (
                 f'<path class="cross" d="{cross}"><title>{escape(labels[place])}: {format_number(value)}</title></path>'
             )
@@ -236,11 +237,11 @@ def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Mar
     across = (width - 2 * LEFT - block) / max(len(steps) - 1, 1)
     tops: list[list[float]] = []
     for step in steps:
-        y, mine = float(TOP), []
+        y, column_tops = float(TOP), []
         for group in step["communities"]:
-            mine.append(y)
+            column_tops.append(y)
             y += group["vertices"] * unit + gap
-        tops.append(mine)
+        tops.append(column_tops)
     ribbons = blocks = ""
     for place, step in enumerate(steps):
         x = LEFT + place * across
@@ -263,11 +264,11 @@ def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Mar
             )
         for y, group in zip(tops[place], step["communities"], strict=True):
             tall, number = group["vertices"] * unit, group["number"]
-            said = f"{step['label']}: {number}, {group['vertices']} vertices, {group['edges']} edges"
+            tooltip = f"{step['label']}: {number}, {group['vertices']} vertices, {group['edges']} edges"
             blocks += (
                 f'<rect class="block" x="{_coordinate(x)}" y="{_coordinate(y)}" width="{block}" '
                 f'height="{_coordinate(tall)}">'
-                f"<title>{escape(said)}</title></rect>"
+                f"<title>{escape(tooltip)}</title></rect>"
             )
             if tall >= 10:
                 blocks += (
@@ -279,9 +280,9 @@ def flow_chart(ident: str, name: str, steps: Sequence[Mapping[str, Any]]) -> Mar
     )
     counts = [len(step["communities"]) for step in steps]
     text = f"{counts[0]} at {steps[0]['label']}, {counts[-1]} at {steps[-1]['label']}. The table below says the same."
-    said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
+    description = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
     named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
-    return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{said}{ribbons}{blocks}{ends}</svg>')
+    return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{description}{ribbons}{blocks}{ends}</svg>')
 
 
 def graph_picture(
@@ -318,9 +319,9 @@ def graph_picture(
             f'y="{_coordinate(y[place] - radius - 3)}">{escape(short)}</text>'
         )
     text = f"{len(names)} vertices and {len(lines)} edges; the thick ones have trussness {most}."
-    said = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
+    description = f'<title id="{ident}-t">{escape(name)}</title><desc id="{ident}-d">{escape(text)}</desc>'
     named = f'role="img" aria-labelledby="{ident}-t {ident}-d"'
-    return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{said}{drawn}</svg>')
+    return Markup(f'<svg viewBox="0 0 {width} {height}" {named}>{description}{drawn}</svg>')
 
 
 def _spring_layout(count: int, edges: Sequence[tuple[int, int]]) -> list[tuple[float, float]]:

@@ -39,7 +39,7 @@ def _corrected_sentence(document: Document) -> str:
     return f"{kind}: {became}. "
 
 
-_RIGHT = {"equal": "equal to a full recomputation", "proved": "proved at this epoch"}
+_RIGHT_TEXTS = {"equal": "equal to a full recomputation", "proved": "proved at this epoch"}
 
 
 def _headline_parts(document: Document) -> tuple[str, str, str | None]:
@@ -62,7 +62,7 @@ def _headline_parts(document: Document) -> tuple[str, str, str | None]:
         first = next(check for check in failed if check["severity"] == "warning")
         many = sum(1 for check in failed if check["severity"] == "warning")
         sentence = f"{pluralize(many, 'check')} warned: {first['name']} ({first['observed']})."
-        equal = f" The numbers are {_RIGHT[says]}." if says in _RIGHT else ""
+        equal = f" The numbers are {_RIGHT_TEXTS[says]}." if says in _RIGHT_TEXTS else ""
         return f"Loaded, but look at it. {_capitalize_first(sentence)}{equal}", _remedy_sentence([first]), None
     held = document["held"]
     if state == "empty":
@@ -91,11 +91,11 @@ def _headline_parts(document: Document) -> tuple[str, str, str | None]:
     if bad:
         put = pluralize(bad, "malformed row was put", "malformed rows were put")
         return (
-            f"Loaded well. {_capitalize_first(_RIGHT[says])}. {put} in quarantine.",
+            f"Loaded well. {_capitalize_first(_RIGHT_TEXTS[says])}. {put} in quarantine.",
             "Nothing for the numbers. To have the quarantined rows counted, correct the file and land it again.",
             None,
         )
-    good = f"Loaded well. {_capitalize_first(_RIGHT[says])}."
+    good = f"Loaded well. {_capitalize_first(_RIGHT_TEXTS[says])}."
     if held and held["state"] == "held":
         todo = "Look at what readers would see change, then publish or discard it."
         return f"{good} A newer run waits for a decision.", todo, f"altneu diff {held['run_id']}"
@@ -168,7 +168,7 @@ def usual_sentence(landed: Document) -> str:
     return f"As many rows as usual ({span})."
 
 
-COUNTED = [("vertex", "vertices"), ("edge", "edges"), ("triangle", "triangles")]
+COUNTED_NOUNS = [("vertex", "vertices"), ("edge", "edges"), ("triangle", "triangles")]
 
 
 def _change_answer(document: Document) -> str:
@@ -177,7 +177,7 @@ def _change_answer(document: Document) -> str:
     if document["graph"] is None:
         return "Nothing is visible yet: the epoch is after the frontier."
     measures = document["graph"]["measures"]
-    changes = [(measures[many]["change"], one, many) for one, many in COUNTED]
+    changes = [(measures[many]["change"], one, many) for one, many in COUNTED_NOUNS]
     moved = [f"{format_signed(change)} {count_noun(change, one, many)}" for change, one, many in changes if change]
     top = measures["max_trussness"]
     if top["change"]:

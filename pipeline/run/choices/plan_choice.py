@@ -44,7 +44,7 @@ class Scope:
     parent: Revision
     epochs: tuple[int, ...]  # the epochs whose batches it replaces
     kind: RunKind = RunKind.RUN
-    fresh: frozenset[str] = frozenset()  # tables of queries that the run writes again, whatever its kind is
+    rewritten_tables: frozenset[str] = frozenset()  # tables of queries that the run writes again, whatever its kind is
 
     @property
     def revision(self) -> int:
@@ -56,7 +56,7 @@ class Scope:
         return max([*self.epochs, *([] if self.parent.frontier is None else [self.parent.frontier])], default=None)
 
     @property
-    def first(self) -> int:
+    def first_changed_epoch(self) -> int:
         """Return the first epoch at which the run may change anything, where it adds rows to the tables.
 
         A run without epochs changes tables of queries only, and these from their beginning on.
@@ -70,7 +70,7 @@ class Scope:
         A rebuild writes every table except the landed rows again, and a reload writes these again as well. A run
         writes the tables of new and changed queries again.
         """
-        if table in self.fresh:
+        if table in self.rewritten_tables:
             return False
         return self.kind is RunKind.RUN or (self.kind is RunKind.REBUILD and is_landed(table))
 
@@ -80,20 +80,20 @@ class Number:
     """A count, or an estimate that lies between two bounds."""
 
     value: int
-    least: int
-    most: int | None  # None means that there is no bound
+    lower_bound: int
+    upper_bound: int | None  # None means that there is no bound
 
     @classmethod
     def exact(cls, value: int) -> Self:
         return cls(value, value, value)
 
     def __add__(self, other: Number) -> Number:
-        most = None if self.most is None or other.most is None else self.most + other.most
-        return Number(self.value + other.value, self.least + other.least, most)
+        most = None if self.upper_bound is None or other.upper_bound is None else self.upper_bound + other.upper_bound
+        return Number(self.value + other.value, self.lower_bound + other.lower_bound, most)
 
     def is_at_most(self, limit: int) -> bool:
         """Tell whether every number within the bounds is at most `limit`."""
-        return self.most is not None and self.most <= limit
+        return self.upper_bound is not None and self.upper_bound <= limit
 
 
 class Numbers(Protocol):

@@ -32,7 +32,7 @@ class EdgesChoice(PlanChoice):
 
     NAME, FACTS = "edges", EdgesFacts
     upserts: Number
-    few: int = BROADCAST_ROWS
+    max_broadcast_rows: int = BROADCAST_ROWS
 
     @classmethod
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
@@ -40,14 +40,16 @@ class EdgesChoice(PlanChoice):
 
     @property
     def strategy(self) -> Strategy:
-        return Strategy.BROADCAST if self.upserts.value <= self.few else Strategy.SHUFFLE
+        return Strategy.BROADCAST if self.upserts.value <= self.max_broadcast_rows else Strategy.SHUFFLE
 
     @property
     def possible_strategies(self) -> frozenset[str]:
-        if self.upserts.is_at_most(self.few):
+        if self.upserts.is_at_most(self.max_broadcast_rows):
             return frozenset({Strategy.BROADCAST})
         return frozenset(
-            {Strategy.SHUFFLE} if self.upserts.least > self.few else {Strategy.BROADCAST, Strategy.SHUFFLE}
+            {Strategy.SHUFFLE}
+            if self.upserts.lower_bound > self.max_broadcast_rows
+            else {Strategy.BROADCAST, Strategy.SHUFFLE}
         )
 
     def describe(self, label: Label) -> str:
@@ -67,42 +69,51 @@ class TrianglesChoice(PlanChoice):
     """
 
     NAME, FACTS = "triangles", TrianglesFacts
-    wanted: str
-    stored: int
-    changed: Number
+    requested_plan: str
+    stored_edges: int
+    changed_edges: Number
     proposals: int | None = None
-    kept: bool = False  # the parent's run has recorded a graph cache, and no edge expires that is not in it
+    has_graph_cache: bool = False  # the parent's run has recorded a graph cache, and no edge expires that is not in it
     corrections: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
         adds = scope.appends_to("edges") and scope.appends_to("triangle_counts") and config.edges.live_for is None
-        kept = adds and numbers.has_graph_cache()
-        stored, changed = numbers.edges_since(), numbers.changed_rows("edges")
-        return cls(config.triangles.plan, stored, changed, numbers.proposal_count(), kept, numbers.cost_corrections())
+        return cls(
+            config.triangles.plan,
+            numbers.edges_since(),
+            numbers.changed_rows("edges"),
+            numbers.proposal_count(),
+            adds and numbers.has_graph_cache(),
+            numbers.cost_corrections(),
+        )
 
     @property
     def cost_choice(self) -> TrianglePlanChoice:
-        first = TrianglePlanChoice(
-            self.wanted, self.stored, self.changed.value, kept=self.kept, corrections=self.corrections
+        uncounted = TrianglePlanChoice(
+            self.requested_plan,
+            self.stored_edges,
+            self.changed_edges.value,
+            has_graph_cache=self.has_graph_cache,
+            corrections=self.corrections,
         )
-        return replace(first, proposals=self.proposals) if first.plan == Strategy.DELTA else first
+        return replace(uncounted, proposals=self.proposals) if uncounted.plan == Strategy.DELTA else uncounted
 
     def with_proposals(self, proposals: int) -> Self:
         return replace(self, proposals=proposals)
 
     @property
     def strategy(self) -> Strategy:
-        return Strategy(self.cost_choice.plan) if self.changed.value else Strategy.NOTHING
+        return Strategy(self.cost_choice.plan) if self.changed_edges.value else Strategy.NOTHING
 
     @property
     def possible_strategies(self) -> frozenset[str]:
-        strategies = (
-            {Strategy.RESUME, Strategy.DELTA, Strategy.BULK} if self.kept else {Strategy.DELTA, Strategy.BULK}
-        )  # the graph cache may be missing by now
-        return _unless_unchanged(
-            self.changed, {self.wanted} if self.wanted in (Strategy.DELTA, Strategy.BULK) else strategies
-        )
+        strategies: set[str] = {Strategy.DELTA, Strategy.BULK}
+        if self.requested_plan in strategies:
+            strategies = {self.requested_plan}
+        elif self.has_graph_cache:
+            strategies.add(Strategy.RESUME)  # the graph cache may be missing by now
+        return _unless_unchanged(self.changed_edges, strategies)
 
     def describe(self, label: Label) -> str:
         return self.cost_choice.describe()
@@ -118,23 +129,21 @@ class MotifsChoice(PlanChoice):
     """The choice of the plan that counts motifs."""
 
     NAME, FACTS = "motifs", TrianglesFacts
-    wanted: str
+    requested_plan: str
     limit: int
     rules: int
     tables: tuple[str, ...]  # the tables with the relations that the motifs consist of
-    stored: int
-    changed: Number
+    stored_rows: int
+    changed_rows: Number
 
     @classmethod
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self | None:
         motifs = config.motif_patterns()
         if not motifs:
             return None
-        plain, kept = (
-            motif_patterns.OWN_EDGES in motif_patterns.list_relations(motifs),
-            bool(motif_patterns.extra_relations(motifs)),
-        )
-        tables = (*(("edges",) if plain else ()), *(("motif_edges",) if kept else ()))
+        reads_edges = motif_patterns.OWN_EDGES in motif_patterns.list_relations(motifs)
+        reads_motif_edges = bool(motif_patterns.extra_relations(motifs))
+        tables = (*(("edges",) if reads_edges else ()), *(("motif_edges",) if reads_motif_edges else ()))
         changed = sum((numbers.changed_rows(table) for table in tables), Number.exact(0))
         stored = sum(numbers.stored_rows(table) for table in tables)
         return cls(
@@ -148,25 +157,27 @@ class MotifsChoice(PlanChoice):
 
     def _plan_for(self, changed: int) -> str:
         return (
-            MotifPlanChoice(self.wanted, self.stored, changed, self.rules, self.limit).plan
+            MotifPlanChoice(self.requested_plan, self.stored_rows, changed, self.rules, self.limit).plan
             if changed
             else Strategy.NOTHING
         )
 
     @property
     def strategy(self) -> Strategy:
-        return Strategy(self._plan_for(self.changed.value))
+        return Strategy(self._plan_for(self.changed_rows.value))
 
     @property
     def possible_strategies(self) -> frozenset[str]:
         # As changes become more, the plan goes from nothing to the delta query, the enumeration and the joins. Each
         # range of changes is represented by its first number.
-        begins = {self.changed.least, 1, (self.stored - 1) // self.rules + 1, self.limit - self.stored + 1}
-        changed, most = self.changed, self.changed.most
-        return frozenset(self._plan_for(n) for n in begins if changed.least <= n and (most is None or n <= most))
+        low, high = self.changed_rows.lower_bound, self.changed_rows.upper_bound
+        begins = {low, 1, (self.stored_rows - 1) // self.rules + 1, self.limit - self.stored_rows + 1}
+        return frozenset(self._plan_for(n) for n in begins if low <= n and (high is None or n <= high))
 
     def describe(self, label: Label) -> str:
-        return MotifPlanChoice(self.wanted, self.stored, self.changed.value, self.rules, self.limit).describe()
+        return MotifPlanChoice(
+            self.requested_plan, self.stored_rows, self.changed_rows.value, self.rules, self.limit
+        ).describe()
 
     @classmethod
     def strategy_of(cls, facts: Facts) -> str:
@@ -188,83 +199,86 @@ class TrussChoice(PlanChoice):
     """
 
     NAME, FACTS = "truss", TrussFacts
-    first: int | None  # the earliest epoch that may be replayed; None when none is
-    last: int | None
+    first_epoch: int | None  # the earliest epoch that may be replayed; None when none is
+    last_epoch: int | None
     expires: bool  # edges may expire between the old frontier and the new one, even if nothing changes
-    changed: Number
+    changed_edges: Number
     edges: Number  # intervals in the whole history
-    limit: int
-    most: int  # edges that a task may hold with their certificates
-    kept: bool = False
-    state: bool = False
+    max_task_edges: int
+    max_certified_edges: int  # edges that a task may hold with their certificates
+    has_graph_cache: bool = False
+    has_checkpoint: bool = False
 
     @classmethod
     def choose(cls, scope: Scope, config: Config, numbers: Numbers) -> Self:
         changed, last, old = numbers.changed_rows("edges"), scope.frontier, scope.parent.frontier
-        first = numbers.first_change() if changed.most != 0 else None
+        first = numbers.first_change() if changed.upper_bound != 0 else None
         expires = scope.appends_to("edges") and last is not None and old is not None and last > old
         starts = [*([] if first is None else [first]), *([old + 1] if expires and old is not None else [])]
         earliest = min(starts, default=None)
         if earliest is not None and last is not None and earliest > last:
             earliest = None
         return cls(
-            first=earliest,
-            last=last,
+            first_epoch=earliest,
+            last_epoch=last,
             expires=expires,
-            changed=changed,
+            changed_edges=changed,
             edges=Number.exact(numbers.stored_rows("edges")) + changed,
-            limit=memory_budget.max_task_edges(config),
-            most=memory_budget.max_region_edges(config),
-            kept=scope.appends_to("edges") and numbers.has_graph_cache(),
-            state=scope.appends_to("edges") and numbers.has_checkpoint(),
+            max_task_edges=memory_budget.max_task_edges(config),
+            max_certified_edges=memory_budget.max_region_edges(config),
+            has_graph_cache=scope.appends_to("edges") and numbers.has_graph_cache(),
+            has_checkpoint=scope.appends_to("edges") and numbers.has_checkpoint(),
         )
 
     @property
     def needs_edge_count(self) -> bool:
         """Tell whether the edges that are alive in the replayed epochs must be counted, as all may be too many."""
-        return self.edges.value > self.limit
+        return self.edges.value > self.max_task_edges
 
     @property
     def strategy(self) -> Strategy:
-        if self.first is None:
+        if self.first_epoch is None:
             return Strategy.NOTHING
-        if self.kept:
+        if self.has_graph_cache:
             return Strategy.RESUME
         if self.needs_edge_count:
-            return Strategy.REGION if self._is_small(self.changed.value) else Strategy.PARTS
+            return Strategy.REGION if self._is_small(self.changed_edges.value) else Strategy.PARTS
         return Strategy.CHECKPOINT if self._can_restore(self.edges.value) else Strategy.TASK
 
     def _is_small(self, changed: int) -> bool:
         """Tell whether a task can hold the region of this number of changed edges."""
-        return self.state and changed * REGION <= self.most
+        return self.has_checkpoint and changed * REGION <= self.max_certified_edges
 
     def _can_restore(self, edges: int) -> bool:
         """Tell whether a task can hold the whole truss checkpoint."""
-        return self.state and edges <= self.most
+        return self.has_checkpoint and edges <= self.max_certified_edges
 
     @property
     def possible_strategies(self) -> frozenset[str]:
-        if self.first is None:
+        if self.first_epoch is None:
             return frozenset({Strategy.NOTHING})
-        within = self.edges.is_at_most(self.limit)
-        strategies = {Strategy.TASK, *((Strategy.RESUME,) if self.kept else ())}
-        if self._can_restore(self.edges.least):
+        within = self.edges.is_at_most(self.max_task_edges)
+        strategies = {Strategy.TASK, *((Strategy.RESUME,) if self.has_graph_cache else ())}
+        if self._can_restore(self.edges.lower_bound):
             strategies.add(Strategy.CHECKPOINT)
         if not within:
-            strategies |= {Strategy.PARTS, *((Strategy.REGION,) if self._is_small(self.changed.least) else ())}
-        return frozenset(strategies if self.expires else _unless_unchanged(self.changed, strategies))
+            strategies |= {
+                Strategy.PARTS,
+                *((Strategy.REGION,) if self._is_small(self.changed_edges.lower_bound) else ()),
+            }
+        return frozenset(strategies if self.expires else _unless_unchanged(self.changed_edges, strategies))
 
     def describe(self, label: Label) -> str:
-        if self.first is None or self.last is None:
+        if self.first_epoch is None or self.last_epoch is None:
             return "nothing to replay"
-        kept = ", from the graph cache if it exists" if self.kept else ""
-        where = f"in one task (in partitions beyond {self.limit:,} edges){kept}"
+        cache = ", from the graph cache if it exists" if self.has_graph_cache else ""
+        where = f"in one task (in partitions beyond {self.max_task_edges:,} edges){cache}"
         if self.strategy is Strategy.REGION:
-            some = f"{self.changed.value * REGION:,} of {self.edges.value:,} edges"
-            where = f"by region in one task, with some {some} (in partitions beyond {self.limit:,})"
+            some = f"{self.changed_edges.value * REGION:,} of {self.edges.value:,} edges"
+            where = f"by region in one task, with some {some} (in partitions beyond {self.max_task_edges:,})"
         if self.strategy is Strategy.CHECKPOINT:
             where = f"in one task, from the truss checkpoint of {self.edges.value:,} edges"
-        return f"replay {label(self.first)} … {label(self.last)} {where}"
+        return f"replay {label(self.first_epoch)} … {label(self.last_epoch)} {where}"
 
     @classmethod
     def strategy_of(cls, facts: Facts) -> str:
@@ -290,11 +304,11 @@ class AuditChoice(PlanChoice):
 
     NAME, FACTS = "audit", AuditFacts
     epochs: tuple[int, ...]  # the epochs of a full check
-    wanted: str  # `[audit] mode`
-    asked: bool  # whether `[audit] epochs` asks for other epochs than the frontier
+    requested_mode: str  # `[audit] mode`
+    wants_other_epochs: bool  # whether `[audit] epochs` asks for other epochs than the frontier
     provable: bool
-    stored: int
-    changed: Number
+    stored_edges: int
+    changed_edges: Number
     region: bool = False  # the trussness is maintained by region
     may_be_region: bool = False
 
@@ -306,11 +320,11 @@ class AuditChoice(PlanChoice):
         region = truss.strategy is Strategy.REGION
         return cls(
             epochs=_epochs_to_recompute(scope, config, numbers.published_epochs(), scope.frontier),
-            wanted=config.audit.mode,
-            asked=config.audit.epochs != "frontier",
+            requested_mode=config.audit.mode,
+            wants_other_epochs=config.audit.epochs != "frontier",
             provable=not config.motifs and (region or not truss.needs_edge_count),
-            stored=numbers.stored_rows("edges"),
-            changed=truss.changed,
+            stored_edges=numbers.stored_rows("edges"),
+            changed_edges=truss.changed_edges,
             region=region,
             may_be_region=Strategy.REGION in truss.possible_strategies and not config.motifs,
         )
@@ -318,19 +332,19 @@ class AuditChoice(PlanChoice):
     def _mode_for(self, changed: int) -> str:
         if not self.provable:
             return FULL
-        if self.region and self.wanted != FULL:
-            return FULL if self.asked and self.wanted == "auto" else LOCAL
-        if self.wanted != "auto":
-            return self.wanted
-        full = FULL_SECONDS + len(self.epochs) * (self.stored + changed) / FULL_EDGES
+        if self.region and self.requested_mode != FULL:
+            return FULL if self.wants_other_epochs and self.requested_mode == "auto" else LOCAL
+        if self.requested_mode != "auto":
+            return self.requested_mode
+        full = FULL_SECONDS + len(self.epochs) * (self.stored_edges + changed) / FULL_EDGES
         rest = REST_SECONDS + changed / REST_EDGES
-        if self.asked or full <= rest:
+        if self.wants_other_epochs or full <= rest:
             return FULL
-        return f"rolling {max(PARTS, 1 << (max(self.stored - 1, 0) // PART_EDGES).bit_length())}"
+        return f"rolling {max(PARTS, 1 << (max(self.stored_edges - 1, 0) // PART_EDGES).bit_length())}"
 
     @property
     def mode(self) -> str:
-        return self._mode_for(self.changed.value)
+        return self._mode_for(self.changed_edges.value)
 
     @property
     def audit_shares(self) -> int:
@@ -348,8 +362,8 @@ class AuditChoice(PlanChoice):
     @property
     def possible_strategies(self) -> frozenset[str]:
         """Return the possible modes. A full check is one of them, as a run recomputes an epoch that it cannot prove."""
-        most = self.changed.value if self.changed.most is None else self.changed.most
-        modes = {self.mode, self._mode_for(self.changed.least), self._mode_for(most), FULL}
+        most = self.changed_edges.value if self.changed_edges.upper_bound is None else self.changed_edges.upper_bound
+        modes = {self.mode, self._mode_for(self.changed_edges.lower_bound), self._mode_for(most), FULL}
         if self.may_be_region:
             modes.add(replace(self, region=True, provable=True).mode)
         return frozenset(map(self._describe_mode, modes))
@@ -372,14 +386,14 @@ def _epochs_to_recompute(scope: Scope, config: Config, published: Iterable[int],
     """Return the epochs that a full check of a run recomputes."""
     since = scope.parent.since if scope.appends_to("upserts") else None
     known = sorted(epoch for epoch in {*published, *scope.epochs, frontier} if since is None or epoch >= since)
-    own = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
+    candidates = sorted(scope.epochs) if scope.kind is RunKind.RUN else known
     mode, _, n = config.audit.epochs.partition(" ")
-    some = () if scope.kind is RunKind.RUN else own[:: max(1, len(own) // SPREAD)]
-    chosen = {frontier, *own[-1:], *some}
+    sample = () if scope.kind is RunKind.RUN else candidates[:: max(1, len(candidates) // SPREAD)]
+    chosen = {frontier, *candidates[-1:], *sample}
     if mode == "all":
-        chosen.update(own)
+        chosen.update(candidates)
     elif mode == "every":
-        chosen.update(epoch for epoch in own if epoch % int(n) == 0)
+        chosen.update(epoch for epoch in candidates if epoch % int(n) == 0)
     elif mode == "sample":
         chosen.update(sample_epochs(known, int(n), str(scope.revision)))  # a plan and its run draw the same sample
     return tuple(sorted(chosen.intersection(known)))
@@ -391,9 +405,9 @@ def _join_labels(epochs: Iterable[int]) -> str:
 
 def _unless_unchanged(changed: Number, ways: Iterable[str]) -> frozenset[str]:
     """Return the possible strategies, including `nothing` where it is possible that nothing changes."""
-    if changed.most == 0:
+    if changed.upper_bound == 0:
         return frozenset({Strategy.NOTHING})
-    return frozenset({*ways} if changed.least else {*ways, Strategy.NOTHING})
+    return frozenset({*ways} if changed.lower_bound else {*ways, Strategy.NOTHING})
 
 
 KINDS: tuple[type[PlanChoice], ...] = (EdgesChoice, TrianglesChoice, MotifsChoice, TrussChoice, AuditChoice)

@@ -85,20 +85,20 @@ def audit_run(run: RunContext) -> AuditFacts:
 
 def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
     """Check the serving tables that the run has written: their sums at every epoch, and all rows at some epochs."""
-    from altneu.expectations.suite import check_plain
+    from altneu.expectations.suite import check_serving_tables
 
-    if not run.warehouse.plain:
+    if not run.warehouse.serving_tables:
         return []
     diffs = run.total_diffs()
     points, since = sum_totals(diffs, run.frontier), run.parent.since
     sources = serving_table_checks.ServingTableInputs(
-        run.read_after, run.home, run.warehouse.plain, points, run.landed_epochs(), run.frontier, since
+        run.read_after, run.home, run.warehouse.serving_tables, points, run.landed_epochs(), run.frontier, since
     )
     wanted = [epoch for epoch in epochs if since is None or epoch >= since]
     differences = serving_table_checks.compare_sums(sources) + (
         serving_table_checks.compare_rows(sources, wanted) if wanted else []
     )
-    return check_plain(differences, sources.check_context(wanted or [run.frontier]))
+    return check_serving_tables(differences, sources.check_context(wanted or [run.frontier]))
 
 
 def _recompute_epochs(

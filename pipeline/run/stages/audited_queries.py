@@ -34,21 +34,21 @@ def check_queries_of_run(
     wanted = [run.maintained_queries[name] for name in _choose_queries(run, decision)]
     if not wanted:
         return [], {}
-    at = sorted({*epochs, run.frontier})
+    recomputed_epochs = sorted({*epochs, run.frontier})
     run.say(f"recomputing {len(wanted)} quer{'y' if len(wanted) == 1 else 'ies'}")
-    differences, seconds = _recompute(run, wanted, at)
+    differences, seconds = _recompute(run, wanted, recomputed_epochs)
     if differences:
         revision = run.unpublished_revision()
         differences = explain_first_difference(run.warehouse, revision, run.maintained_queries, differences)
-    labels = {epoch: run.home.schedule.format_label(epoch) for epoch in at}
-    return check_queries(differences, {"epochs": at, "labels": labels}), seconds
+    labels = {epoch: run.home.schedule.format_label(epoch) for epoch in recomputed_epochs}
+    return check_queries(differences, {"epochs": recomputed_epochs, "labels": labels}), seconds
 
 
 def _choose_queries(run: RunContext, decision: AuditChoice) -> list[str]:
     """Return the changed queries that are recomputed."""
     facts = run.get_result(QueriesFacts).queries
     changed = [name for name in run.maintained_queries if name in facts and facts[name].way != NOTHING]
-    mode, _, n = decision.wanted.partition(" ")
+    mode, _, n = decision.requested_mode.partition(" ")
     if mode == LOCAL:
         return []
     if mode == "rolling":

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from ... import landing
 from ...errors import RunFailed, Unavailable
 from ...landing import predicate_validation, spark_reader
-from ...state.records import LANDED, Batch, RunKind, StagedBatch
+from ...state.records import LANDED_TABLES, Batch, RunKind, StagedBatch
 from ...state.stage_results import IngestFacts, QuarantinedRow
 from ..run_context import RunContext
 from . import landed_relations, row_count_gate
@@ -27,7 +27,7 @@ class Accepted:
     batches: list[landing.BatchFiles]
     counts: dict[int, tuple[int, int]]  # number of good rows, and of quarantined rows
     digests: dict[int, str]
-    published: Mapping[int, Batch]
+    published_batches: Mapping[int, Batch]
 
 
 def accept_batches(run: RunContext) -> Accepted:
@@ -57,7 +57,9 @@ def accept_batches(run: RunContext) -> Accepted:
             ).collect()
 
     judged = count_failures if conditions else None
-    counts, wrong = spark_reader.count_rows(run.spark, run.home, batches, apart=bool(run.spare), count_failures=judged)
+    counts, wrong = spark_reader.count_rows(
+        run.spark, run.home, batches, apart=bool(run.optional_epochs), count_failures=judged
+    )
     batches = _without_wrong_batches(run, batches, wrong)
     published = run.published_batches if run.appends_to("upserts") else {}
     if run.kind is RunKind.RUN and not run.accept:
@@ -83,7 +85,12 @@ def ingest(run: RunContext) -> IngestFacts:
         predicate_validation.require_decided(run.home, *stored, same_filter=same_filter)
         return _leave_landed_rows(run)
     accepted = accept_batches(run)
-    batches, counts, digests, published = accepted.batches, accepted.counts, accepted.digests, accepted.published
+    batches, counts, digests, published = (
+        accepted.batches,
+        accepted.counts,
+        accepted.digests,
+        accepted.published_batches,
+    )
     source = run.spark, run.home, batches
     landed, quarantined = (sum(column) for column in zip(*counts.values(), strict=True)) if counts else (0, 0)
     again = [epoch for epoch in run.epochs if epoch in published]
@@ -136,7 +143,7 @@ def ingest(run: RunContext) -> IngestFacts:
 
 def _leave_landed_rows(run: RunContext) -> IngestFacts:
     """Leave the landed rows as they are, in a run that computes from what is stored."""
-    for table in LANDED:
+    for table in LANDED_TABLES:
         run.write_rows(table, None)
     landed_relations.leave_rows(run)
     run.ledger.outputs.put_batches(run.run_id, [])

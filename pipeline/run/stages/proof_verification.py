@@ -106,7 +106,7 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
         return None
     first = first_affected_epoch(run)
     epochs = sorted(epoch for epoch in _batch_epochs(run) if first <= epoch <= run.frontier)
-    ask = proof.asked if proof is not None and proof.asked.parts else None
+    ask = proof.scope if proof is not None and proof.scope.parts else None
     part = None if ask is None else proof
     whole = not run.appends_to("edges") or not is_known(before)
     rows = _compare_landed(run, first, epochs, whole=whole, part=part, small=small)
@@ -129,7 +129,7 @@ def _unproved_edges(proof: Proof, first: int, last: int) -> list[dict[str, Any]]
     return [
         make_difference(last if epoch is None else max(epoch, first), "facts", f"{a}-{b}", k, None, wrong[epoch])
         | {"why": why}
-        for a, b, k, why, epoch in proof.shown
+        for a, b, k, why, epoch in proof.listed_edges
     ]
 
 
@@ -236,11 +236,15 @@ def _compare_stored(
             right = {table: right[table] + step.prints[table] for table in COLLECTIONS}
             counts = add_counts(counts, step.counts)
             step = next(steps)
-        at = max(epoch, first)  # a difference in the state before is reported at the first epoch, which builds on it
+        # a difference in the state before is reported at the first epoch, which builds on it
+        reported_epoch = max(epoch, first)
         for table in COLLECTIONS:
             if held[table].advance_to(epoch) != right[table]:
-                rows.append(make_difference(at, "stored", f"the rows of {table}", None, None))
-        rows += [make_difference(at, "totals", name, *pair) for name, pair in _unequal_totals(shown[epoch], counts)]
+                rows.append(make_difference(reported_epoch, "stored", f"the rows of {table}", None, None))
+        rows += [
+            make_difference(reported_epoch, "totals", name, *pair)
+            for name, pair in _unequal_totals(shown[epoch], counts)
+        ]
     return rows
 
 
@@ -322,7 +326,8 @@ def _compare_landed(
     pairs_found = fold_fingerprints({kind: fingerprints[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)
-    wrong = [at for at in sorted({*epochs, *apart}) if first <= at <= run.frontier and running.advance_to(at)]
+    in_order = sorted({*epochs, *apart})
+    wrong = [epoch for epoch in in_order if first <= epoch <= run.frontier and running.advance_to(epoch)]
     later = [
         epoch for epoch in apart if epoch > run.frontier and running.advance_to(epoch)
     ]  # where edges will expire after the frontier

@@ -44,7 +44,7 @@ from ..run_context import RunContext
 from .query_errors import translate_query_errors
 from .recomputed_queries import recompute_query
 
-Read = Callable[[str], DataFrame]
+TableReader = Callable[[str], DataFrame]
 TABLES_OF = {LANDED_ROWS: "upserts", ARCS: ARCS, EDGES: EDGES, VERTICES: VERTICES}
 _COUNTS = {"degree": "degrees", "triangles": "triangle_counts"}  # column of `vertices` → the table that has it in diff
 FEW_CHANGES = 10_000  # up to so many changed rows most of the time goes into planning
@@ -98,7 +98,7 @@ def _maintain_vertices(run: RunContext) -> int:
     if appends and not changed:
         return run.write_rows(VERTICES, None)
 
-    def read_counts(read: Read) -> Collection:
+    def read_counts(read: TableReader) -> Collection:
         counts = [read(table).select("vertex", F.lit(table).alias("of"), "epoch", "diff") for table in _COUNTS.values()]
         return Collection(counts[0].unionByName(counts[1]), EPOCH)
 
@@ -282,7 +282,7 @@ class _Maintainer:
         hub = " and ".join(f"{column} = {value}" for column, value in zip(columns, values, strict=True))
         return RunFailed(
             f"query {definition.name} would look at {error.candidates:,} pairs of rows, {error.of_hub:,} of them where "
-            f"{hub}; {error.most:,} are the most. Nothing was published.",
+            f"{hub}; {error.max_candidates:,} are the most. Nothing was published.",
             f"filter the rows that queries/{definition.name}.sql joins, or move it away",
         )
 
@@ -290,7 +290,7 @@ class _Maintainer:
         """Return the table that has the rows of a relation."""
         return self.run.maintained_queries[relation].table if relation in self.done else TABLES_OF[relation]
 
-    def read_state(self, query: CompiledQuery, table: str, read: Read) -> Collection:
+    def read_state(self, query: CompiledQuery, table: str, read: TableReader) -> Collection:
         return Collection(read(table).select(*maintained.state_columns(query), "epoch", "diff"), EPOCH)
 
     def read_changes(self, query: CompiledQuery, relation: str) -> DataFrame:
@@ -304,12 +304,12 @@ class _Maintainer:
                 self.deltas[name] = self.read_changes(query, relation).persist()
             return self.deltas[name]
 
-    def read_intervals(self, query: CompiledQuery, relation: str, read: Read) -> DataFrame:
+    def read_intervals(self, query: CompiledQuery, relation: str, read: TableReader) -> DataFrame:
         """Read a relation as signed intervals, as `maintained_query` takes them."""
         if relation in self.done:
             definition = self.run.maintained_queries[relation]
-            own = map(quote_identifier, definition.columns)
-            return read(definition.table).select(*own, *_interval(F.lit(FOREVER)))
+            quoted_columns = map(quote_identifier, definition.columns)
+            return read(definition.table).select(*quoted_columns, *_interval(F.lit(FOREVER)))
         if relation == LANDED_ROWS:
             columns = ["src", "dst", *self.values, "op", "seq", "epoch"]
             rows = read("upserts").select(*columns, "diff")

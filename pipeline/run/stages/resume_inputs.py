@@ -19,15 +19,15 @@ def parent_graph_key(run: RunContext) -> str | None:
 def find_graph(run: RunContext, files: GraphCacheLocation | None) -> CachedGraph | None:
     """Return the parent's graph cache, or None where it is missing or too large for a task."""
     key = parent_graph_key(run)
-    at = graph_cache.cached_epoch(run.home, key) if key else None
+    cached_epoch = graph_cache.cached_epoch(run.home, key) if key else None
     if (
         files is None
         or key is None
-        or at is None
+        or cached_epoch is None
         or graph_cache.cached_edge_count(run.home, key) > memory_budget.max_task_edges(run.home.config)
     ):
         return None
-    return CachedGraph(files, key, at)
+    return CachedGraph(files, key, cached_epoch)
 
 
 def changed_edges(run: RunContext, at: int, first: int) -> DataFrame:

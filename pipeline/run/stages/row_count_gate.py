@@ -35,11 +35,11 @@ def find_unusual_batches(
     known = sorted((epoch, batch.rows) for epoch, batch in published.items() if epoch not in rows)
     wrong = {}
     for epoch, number in sorted(rows.items()):
-        at = bisect_left(known, (epoch, -1))
-        band = usual_rows(known[max(0, at - WINDOW) : at], epoch, *learned)
+        position = bisect_left(known, (epoch, -1))
+        band = usual_rows(known[max(0, position - WINDOW) : position], epoch, *learned)
         same = epoch in published and published[epoch].digest == digests[epoch]
         if band is None or same or band.row_bounds[0] <= number <= band.row_bounds[1]:
-            known.insert(at, (epoch, number))
+            known.insert(position, (epoch, number))
             continue
         label, (low, high) = home.schedule.format_label(epoch), band.row_bounds
         wrong[epoch] = BatchRejected(

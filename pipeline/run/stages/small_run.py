@@ -94,7 +94,7 @@ class _Reader:
     def read_compared_rows(self, delta: Mapping[str, pa.Table], first: int) -> dict[str, pa.Table]:
         """Read the rows that the proof of the epochs from `first` on compares."""
         proof = self.run.ledger.outputs.get_proof(self.run.run_id)
-        share = proof if proof is not None and proof.asked.parts else None
+        share = proof if proof is not None and proof.scope.parts else None
         everything = self.run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
         rows = {}
         for table in delta:

@@ -62,8 +62,8 @@ def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = 
     def added_rows(rows: Any) -> Any:
         return relations.select_rows("SELECT * FROM {rows} WHERE diff > 0", rows=rows)
 
-    own = set(run.epochs)
-    published = {e: b for e, b in run.published_batches.items() if e not in own}
+    run_epochs = set(run.epochs)
+    published = {e: b for e, b in run.published_batches.items() if e not in run_epochs}
     before = {} if recomputed else _select_history(published, [*run.epochs, epoch])
     points = totals_at(sum_totals(run.total_diffs(min([*before, epoch])), epoch), [*before, epoch])
     now = points[epoch]

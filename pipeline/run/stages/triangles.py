@@ -42,7 +42,7 @@ def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
             run.put_totals(["motif"], [])  # removes the totals of motifs that were declared before
         return None, None
     decision = run.choose(MotifsChoice)
-    changed, stored = decision.changed.value, decision.stored
+    changed, stored = decision.changed_rows.value, decision.stored_rows
     if decision.strategy is Strategy.NOTHING:
         run.write_rows("motif_counts", None)
         run.put_totals(["motif"], [])
@@ -62,7 +62,7 @@ def count_motifs(run: RunContext) -> tuple[int | None, str | None]:
         new = motifs.motif_counts(wanted, read_relation(run.read_after_since))
         if stored:
             old = run.read_before("motif_counts").select("motif", "vertex", "epoch", (-F.col("diff")).alias("diff"))
-            both = new.unionByName(old).where(F.col("epoch") >= run.scope.first)
+            both = new.unionByName(old).where(F.col("epoch") >= run.scope.first_changed_epoch)
             new = both.groupBy("motif", "vertex", "epoch").agg(F.sum("diff").alias("diff")).where("diff <> 0")
     plan = decision.describe(run.home.schedule.format_label)
     run.say(f"motifs: {plan}, {changed:,} changed edge intervals on {stored:,}")
@@ -80,7 +80,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
     The plan is chosen: from the graph cache, by the delta query, or by an enumeration of all triangles.
     """
     decision = run.choose(TrianglesChoice)
-    rows, stored = decision.changed.value, decision.stored
+    rows, stored = decision.changed_edges.value, decision.stored_edges
     if decision.strategy is Strategy.NOTHING:
         run.write_rows("triangle_counts", None)
         run.put_totals(["triangles"], [])
@@ -91,7 +91,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
     counted: DataFrame | None = None
     resumed = None
     if decision.strategy is Strategy.RESUME and (resumed := _resume_from_graph(run)) is None:
-        decision = replace(decision, kept=False)
+        decision = replace(decision, has_graph_cache=False)
     try:
         if decision.strategy is Strategy.DELTA:
             counted = triangles.count(index, delta, broadcast=few).persist()
@@ -114,7 +114,7 @@ def count_triangles(run: RunContext) -> TrianglesFacts:
                 run.read_before("triangle_counts") if adds else None,
                 intervals=run.warehouse.snapshot_size("edges", run.verified_snapshot("edges")).rows,
                 limit_edges=memory_budget.max_cell_edges(run.home.config),
-                first=run.scope.first if run.appends_to("edges") else None,
+                first=run.scope.first_changed_epoch if run.appends_to("edges") else None,
             )
         written = run.write_rows("triangle_counts", new)
     finally:
@@ -144,7 +144,7 @@ def _resume_from_graph(run: RunContext) -> DataFrame | None:
     first = run.get_result(EdgesFacts).first_epoch
     if graph is None or first is None:
         return None
-    edges, stored = resume_inputs.changed_edges(run, graph.at, first), run.read_before("triangle_counts")
+    edges, stored = resume_inputs.changed_edges(run, graph.epoch, first), run.read_before("triangle_counts")
     rows = triangles.resumed_vertex_changes(edges, stored, graph, first, run.frontier).persist()
     why = unfit_reason(rows)
     if why is None:

@@ -41,7 +41,7 @@ def maintain_truss(run: RunContext) -> TrussFacts:
 
 def maintain_trussness(run: RunContext) -> TrussFacts:
     choice = run.choose(TrussChoice)
-    first = choice.first
+    first = choice.first_epoch
     if choice.strategy is Strategy.NOTHING or first is None:
         run.write_rows("trussness", None)
         run.put_totals(["truss"], [])
@@ -56,11 +56,11 @@ def maintain_trussness(run: RunContext) -> TrussFacts:
     run.say(f"replaying from epoch {label(first)} to {label(run.frontier)}")
     files = graph_cache.cache_location(run.home)
     request = ReplayRequest(
-        first=first,
-        last=run.frontier,
+        first_epoch=first,
+        last_epoch=run.frontier,
         scope=proof_scope(run.choose(AuditChoice), run.revision),
         cache=None if files is None else CachedGraph(files, key, run.frontier),
-        checkpoint_edges=CERTIFIED if choice.edges.value <= choice.most else None,
+        checkpoint_edges=CERTIFIED if choice.edges.value <= choice.max_certified_edges else None,
         threads=task_threads(run.home.config, choice.edges.value),
     )
     with ExitStack() as stack:
@@ -101,7 +101,7 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
         return {}
     tables, least = run.scanning_tables, min(core for _, core in cores)
     revision = replace(run.unpublished_revision(), frontier=run.frontier)  # a first run has a parent without rows
-    come = (F.col("k") >= least) & F.col("epoch").isin([at for at, _ in cores]) & (F.col("diff") > 0)
+    come = (F.col("k") >= least) & F.col("epoch").isin([core_epoch for core_epoch, _ in cores]) & (F.col("diff") > 0)
     # a cheap test before Spark reads all rows: the bounds of the files exclude most of them
     if tables.distributed and run.read_after("trussness").where(come).isEmpty():
         return {}
@@ -109,7 +109,7 @@ def _vertices_entering_core(run: RunContext) -> dict[str, list[int | str]]:
     first = select_entering(tables, tables.read_table("trussness", revision), cores)
     for row in tables.collect_rows(replace_with_names(tables, revision, first, ["vertex"])):
         entered.setdefault(str(row["moment"]), []).append(row["vertex"])
-    return {at: sorted(vertices) for at, vertices in sorted(entered.items(), key=lambda each: int(each[0]))}
+    return {epoch: sorted(entered[epoch]) for epoch in sorted(entered, key=int)}
 
 
 def select_entering(tables: Tables[R], trussness: R, cores: Sequence[tuple[int, int]]) -> R:

@@ -65,7 +65,7 @@ class TrussStrategy(ABC):
         return read_result(rows)
 
     def changed_edges(self, at: int) -> DataFrame:
-        return resume_inputs.changed_edges(self.context, at, self.request.first)
+        return resume_inputs.changed_edges(self.context, at, self.request.first_epoch)
 
     def parent_checkpoint(self) -> TrussCheckpoint:
         checkpoint = truss_checkpoint.read_parent_checkpoint(self.context)
@@ -96,7 +96,7 @@ class Distributed(TrussStrategy):
         run, choice = self.context, self.choice
         alive = truss.alive_intervals(run.read_after("edges"), self.request)
         # Where the table's whole history is within the limit, the edges need not be counted.
-        if not choice.needs_edge_count or alive.count() <= choice.limit:
+        if not choice.needs_edge_count or alive.count() <= choice.max_task_edges:
             raise PlanUnfit
         label, size = run.home.schedule.format_label, memory_budget.max_partition_edges(run.home.config)
         changes = truss_bsp.trussness_changes(
@@ -125,7 +125,7 @@ class ResumeFromCache(TrussStrategy):
         graph = None if cache is None else resume_inputs.find_graph(self.context, cache.files)
         if graph is None:
             raise PlanUnfit
-        edges, stored = self.changed_edges(graph.at), self.context.read_before("trussness")
+        edges, stored = self.changed_edges(graph.epoch), self.context.read_before("trussness")
         return self.read_result(truss.resumed_changes(edges, stored, graph, self.request))
 
 
@@ -136,10 +136,10 @@ class RestoreFromCheckpoint(TrussStrategy):
 
     def run(self) -> TrussResult:
         checkpoint = self.parent_checkpoint()
-        counted = truss_checkpoint.published_graph_counts(self.context, checkpoint.at)
+        counted = truss_checkpoint.published_graph_counts(self.context, checkpoint.epoch)
         if counted is None:
             raise PlanUnfit("the truss checkpoint of the last run is missing")
-        edges, stored = self.changed_edges(checkpoint.at), self.context.read_before("trussness")
+        edges, stored = self.changed_edges(checkpoint.epoch), self.context.read_before("trussness")
         return self.read_result(truss.restored_changes(edges, stored, checkpoint, counted, self.request))
 
 
@@ -150,15 +150,15 @@ class UpdateRegion(TrussStrategy):
 
     def run(self) -> TrussResult:
         run, checkpoint = self.context, self.parent_checkpoint()
-        fingerprints = run.known_fingerprints_since(checkpoint.at + 1)
+        fingerprints = run.known_fingerprints_since(checkpoint.epoch + 1)
         return truss_local_update.update_region(
             checkpoint,
-            self.changed_edges(checkpoint.at),
+            self.changed_edges(checkpoint.epoch),
             run.read_before("trussness"),
             self.request,
             size=self.choice.edges.value,
-            most=self.choice.most,
-            known=RunningFingerprint(fingerprints.get("trussness", {})).advance_to(checkpoint.at),
+            most=self.choice.max_certified_edges,
+            known=RunningFingerprint(fingerprints.get("trussness", {})).advance_to(checkpoint.epoch),
             rounds=self.rounds,
             stack=self.stack,
             say=run.say,

@@ -22,10 +22,24 @@ def add_columns(table: str, *columns: sa.Column[Any]) -> None:
             op.add_column(table, column)
 
 
-def create_table(name: str, *columns: sa.Column[Any]) -> None:
-    """Make a table, unless it exists."""
-    if not sa.inspect(op.get_bind()).has_table(name):
+def create_table(name: str, *columns: sa.Column[Any], later_name: str | None = None) -> None:
+    """Make a table, unless it exists, perhaps under the name that a later script gives it."""
+    existing = sa.inspect(op.get_bind()).get_table_names()
+    if name not in existing and later_name not in existing:
         op.create_table(name, *columns)
+
+
+def rename_table(former: str, name: str) -> None:
+    """Rename a table that has its former name; its rows stay."""
+    existing = sa.inspect(op.get_bind()).get_table_names()
+    if former in existing and name not in existing:
+        op.rename_table(former, name)
+
+
+def rename_column(table: str, former: str, name: str) -> None:
+    """Rename a column that has its former name; its values stay."""
+    if former in {column["name"] for column in sa.inspect(op.get_bind()).get_columns(table)}:
+        op.alter_column(table, former, new_column_name=name)
 
 
 def create_indexes(table: str, *names: str) -> None:

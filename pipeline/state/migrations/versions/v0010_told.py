@@ -15,4 +15,5 @@ def upgrade() -> None:
         sa.Column("revision", sa.BigInteger, nullable=False),
         sa.Column("claimed", sa.BigInteger),
         sa.Column("teller", sa.Text),
+        later_name="delivery_cursors",
     )

@@ -1,5 +1,5 @@
-"""Plain tables (`[publish] tables`): at every epoch they say what plain Python says of the batches, after late epochs,
-corrections, rollbacks, compactions and changes of the settings, as any reader of Iceberg sees them."""
+"""Serving tables (`[publish] tables`): at every epoch they say what plain Python says of the batches, after late
+epochs, corrections, rollbacks, compactions and changes of the settings, as any reader of Iceberg sees them."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from altneu.pipeline.storage.relocate import relocate_home
 from tests import home_helpers, seeds
 from tests.e2e.conftest import Altneu
 from tests.fingerprint_helpers import another_number
-from tests.laws.plain_tables import ALL, CASES, History, Where, anything, assert_plain_tables, draw_batch
+from tests.laws.serving_tables import ALL, CASES, History, Where, anything, assert_serving_tables, draw_batch
 from tests.reference import Row
 
 pytestmark = pytest.mark.usefixtures("tiny")
 
 
 def read_tables(home: Home, ledger: Ledger, ref: str = "main") -> dict[str, list[dict[str, Any]]]:
-    """The plain tables as pyiceberg reads a branch or tag."""
+    """The serving tables as pyiceberg reads a branch or tag."""
     where = external_access.external_access(home, ledger).catalog
     catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
     found = {}
@@ -46,7 +46,7 @@ def read_tables(home: Home, ledger: Ledger, ref: str = "main") -> dict[str, list
     return found
 
 
-class PlainTablesWorld:
+class ServingTablesWorld:
     """A home, and the batches that are landed in it."""
 
     def __init__(self, path: Path, toml: str, live_for: int | None = None, where: Where = anything) -> None:
@@ -69,7 +69,7 @@ class PlainTablesWorld:
 
     def assert_right(self, ref: str = "main", history: History | None = None, since: int | None = None) -> None:
         found = read_tables(self.home, self.ledger, ref)
-        assert_plain_tables(self.home, found, history or self.history, *self.rule, since=since)
+        assert_serving_tables(self.home, found, history or self.history, *self.rule, since=since)
 
 
 LIFE = (
@@ -79,12 +79,12 @@ LIFE = (
 
 
 @pytest.mark.law(4, 9, 12)
-@pytest.mark.dear("all plain tables, motifs and a compaction, maybe first in its process")
+@pytest.mark.dear("all serving tables, motifs and a compaction, maybe first in its process")
 def test_a_home_that_is_corrected_rolled_back_compacted_and_moved(
     spark: SparkSession, unaudited: None, tmp_path: Path
 ) -> None:
     rng = random.Random(seeds.one())
-    world = PlainTablesWorld(tmp_path / "home", LIFE, 4)
+    world = ServingTablesWorld(tmp_path / "home", LIFE, 4)
     ledger = world.ledger
 
     def draw(*epochs: int) -> History:
@@ -118,7 +118,7 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
     """Switched off and on, held and approved, rolled back, changed, compacted, renamed."""
     rng = random.Random(seeds.one())
     toml = LIFE
-    world = PlainTablesWorld(tmp_path / "home", toml, 4)
+    world = ServingTablesWorld(tmp_path / "home", toml, 4)
     home, ledger = world.home, world.ledger
 
     def draw(*epochs: int) -> History:
@@ -167,17 +167,17 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
     world.assert_right(since=since)
 
 
-def count_stored_motifs(world: PlainTablesWorld) -> int:
+def count_stored_motifs(world: ServingTablesWorld) -> int:
     """How many rows of motifs a plan says are stored."""
     home_helpers.put(world.home, 9, [(1, 9, 0, "upsert", 0)])
     plan = forecast_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [9]))
-    return next(each.stored for each in plan.decisions if isinstance(each, MotifsChoice))
+    return next(each.stored_rows for each in plan.decisions if isinstance(each, MotifsChoice))
 
 
 @pytest.fixture(scope="module")
-def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> PlainTablesWorld:
+def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> ServingTablesWorld:
     """An audited home of one revision, so that no file holds rows that were taken out since."""
-    world = PlainTablesWorld(tmp_path_factory.mktemp("plain") / "home", '[values]\nw = "long"\n')
+    world = ServingTablesWorld(tmp_path_factory.mktemp("serving") / "home", '[values]\nw = "long"\n')
     clique: list[Row] = [(a, b, 1, "upsert", 0) for a in range(5) for b in range(a)]
     gone: list[Row] = [(3, 4, None, "delete", 1), (4, 3, None, "delete", 1)]
     world.publish({1: [*clique, (0, 9, 1, "upsert", 0)], 2: [(0, 8, 1, "upsert", 0), *gone]})
@@ -185,7 +185,7 @@ def published(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     return world
 
 
-def test_each_table_is_audited_in_a_run_and_by_the_command(published: PlainTablesWorld, altneu: Altneu) -> None:
+def test_each_table_is_audited_in_a_run_and_by_the_command(published: ServingTablesWorld, altneu: Altneu) -> None:
     home, ledger = published.home, published.ledger
     checks = {row.name: row for row in ledger.checks.select() if row.suite == "plain"}
     assert len(checks) == 3 and all(row.passed for row in checks.values())
@@ -203,14 +203,14 @@ def test_each_table_is_audited_in_a_run_and_by_the_command(published: PlainTable
 
 
 def test_the_recipes_of_the_page_of_other_programs(
-    published: PlainTablesWorld, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+    published: ServingTablesWorld, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they stand there."""
     said = external_access.external_access(published.home, published.ledger).to_dict()
     monkeypatch.setattr("subprocess.check_output", lambda command: json.dumps(said))
     page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
     first, second = re.findall(
-        r"^```python\n(.*?)^```$", page.split("\n## Plain tables\n")[1].split("\n## ")[0], re.M | re.S
+        r"^```python\n(.*?)^```$", page.split("\n## Serving tables\n")[1].split("\n## ")[0], re.M | re.S
     )
     given: dict[str, Any] = {"spark": spark}
     exec(first, given)
@@ -225,7 +225,7 @@ def test_the_recipes_of_the_page_of_other_programs(
 def test_any_order_of_batches(spark: SparkSession, unaudited: None, tmp_path: Path, name: str) -> None:
     """Deletions, re-insertions, late, replaced and empty epochs: at each revision's tag, at every epoch."""
     rng = random.Random(seeds.one())
-    world = PlainTablesWorld(tmp_path / "home", *CASES[name])
+    world = ServingTablesWorld(tmp_path / "home", *CASES[name])
     values = bool(world.home.config.values)
     for epochs in [[2, 5], [6], [3], [5, 4], [7, 8], [2]]:
         world.publish({epoch: draw_batch(rng, values=values) if epoch != 7 else [] for epoch in epochs})
@@ -238,7 +238,7 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     """Rollbacks, compactions that fold and let revisions share, a rebuild, a moved home; switched off and on again."""
     rng = random.Random(seeds.one())
     toml = '[values]\nw = "long"\n[edges]\nlive_for = 4\n[retention]\nrevisions = 4\nepochs = 4\n'
-    world = PlainTablesWorld(tmp_path / "home", toml, 4)
+    world = ServingTablesWorld(tmp_path / "home", toml, 4)
     home, ledger = world.home, world.ledger
     for epochs in ([1, 2, 3], [5, 4]):
         world.publish({epoch: draw_batch(rng, values=True) for epoch in epochs})
@@ -293,7 +293,7 @@ def test_rollback_to_before_they_were_switched_on(spark: SparkSession, unaudited
     first: History = {1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]}
     home_helpers.put(home, 1, first[1])
     home_helpers.run(home, ledger, [1])
-    world = PlainTablesWorld(home.path, "")
+    world = ServingTablesWorld(home.path, "")
     world.history = dict(first)
     world.publish({2: [(1, 3, None, "upsert", 0)]})
     world.assert_right()
@@ -317,8 +317,8 @@ def test_audited_as_the_rest(altneu: Altneu, tmp_path: Path) -> None:
     for epoch in range(3):
         home_helpers.put(home, epoch, [(a, b, epoch, "upsert", 0) for a in range(epoch, 4) for b in range(a)])
     assert home_helpers.run(home, ledger, range(3))  # at once: no file holds rows that were taken out since
-    plain = {row.name: row for row in ledger.checks.select() if row.suite == "plain"}
-    assert len(plain) == 3 and all(row.passed for row in plain.values())
+    checks = {row.name: row for row in ledger.checks.select() if row.suite == "plain"}
+    assert len(checks) == 3 and all(row.passed for row in checks.values())
     assert altneu("audit").code == 0
     for table, column in (("vertex_history", "degree"), ("edge_now", "trussness"), ("epoch_totals", "wedges")):
         whole = {file: file.read_bytes() for file in home.path.glob(f"warehouse/graph/{table}/data/*.parquet")}
@@ -342,7 +342,7 @@ def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited:
 
     def stored() -> int:
         plan = forecast_run(home, ledger, planning.plan_epochs(home, ledger, [2]))
-        return next(each.stored for each in plan.decisions if isinstance(each, MotifsChoice))
+        return next(each.stored_rows for each in plan.decisions if isinstance(each, MotifsChoice))
 
     before = stored()
     assert altneu("rollback", "1").code == 0
@@ -351,7 +351,7 @@ def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited:
 
 @pytest.mark.slow
 def test_a_fault_in_a_run_stops_it(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    world = PlainTablesWorld(tmp_path / "home", "")
+    world = ServingTablesWorld(tmp_path / "home", "")
     world.publish({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0), (1, 3, None, "upsert", 0)]})
     right = serving_tables._rows_after_run
 
@@ -372,7 +372,7 @@ def test_a_fault_in_a_run_stops_it(spark: SparkSession, tmp_path: Path, monkeypa
 
 @pytest.mark.slow
 def test_held_and_discarded(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
-    world = PlainTablesWorld(tmp_path / "home", "")
+    world = ServingTablesWorld(tmp_path / "home", "")
     world.publish({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]})
     for command in ("discard", "publish"):
         home_helpers.put(world.home, 2, rows := [(1, 3, None, "upsert", 0)])
@@ -387,7 +387,7 @@ def test_held_and_discarded(altneu: Altneu, unaudited: None, tmp_path: Path) -> 
 def test_moved(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
     """`altneu move` takes them along, and the revisions that can be read by their tags; the new home keeps them up."""
     rng = random.Random(seeds.one())
-    world = PlainTablesWorld(tmp_path / "home", '[values]\nw = "long"\n[edges]\nlive_for = 3\n', 3)
+    world = ServingTablesWorld(tmp_path / "home", '[values]\nw = "long"\n[edges]\nlive_for = 3\n', 3)
     for epochs in ([1, 3], [2]):
         world.publish({epoch: draw_batch(rng, values=True) for epoch in epochs})
     history = dict(world.history)

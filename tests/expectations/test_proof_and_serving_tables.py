@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from altneu.expectations.suite import check_plain, check_proof, check_queries
+from altneu.expectations.suite import check_proof, check_queries, check_serving_tables
 
 PROOF = {
     "landed": "edges follow from the landed rows",
@@ -48,9 +48,9 @@ def test_a_proof_without_a_fault_says_what_it_has_looked_at() -> None:
 
 @pytest.mark.parametrize("table", PLAIN)
 def test_what_a_plain_table_says_wrongly_fails_its_check(table: str) -> None:
-    checks = check_plain([{**ROW, "epoch": 5, "what": table}], {"tables": [*PLAIN], "epochs": [3, 5]})
+    checks = check_serving_tables([{**ROW, "epoch": 5, "what": table}], {"tables": [*PLAIN], "epochs": [3, 5]})
     assert failed(checks) == [(5, PLAIN[table])]
-    assert check_plain([], {"tables": [], "epochs": [3]}) == []
+    assert check_serving_tables([], {"tables": [], "epochs": [3]}) == []
 
 
 def test_rows_of_queries_that_differ_fail_at_their_epoch_with_the_first_row_and_both_numbers() -> None:

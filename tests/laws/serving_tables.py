@@ -1,4 +1,4 @@
-"""What plain tables must say, in plain Python: a history is `{epoch: rows}`, as in `tests.reference`."""
+"""What serving tables must say, in plain Python: a history is `{epoch: rows}`, as in `tests.reference`."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def name_of(home: Home) -> Callable[[int], Any]:
     return str if home.config.vertices.ids == "string" else int
 
 
-def assert_plain_tables(
+def assert_serving_tables(
     home: Home,
     found: Mapping[str, Rows],
     history: History,

@@ -1,4 +1,5 @@
-"""The rows of plain tables from collections, and which of them a change touches: against plain Python, without runs."""
+"""The rows of serving tables from collections, and which of them a change touches: against plain Python, without
+runs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from altneu.pipeline.run import serving_tables
 from altneu.pipeline.storage import local_frame
 from altneu.pipeline.storage.table_schemas import table_columns
 from tests import home_helpers, reference, seeds
-from tests.laws.plain_tables import (
+from tests.laws.serving_tables import (
     ALL,
     CASES,
     History,

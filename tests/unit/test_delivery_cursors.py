@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from altneu.pipeline.errors import RunInProgress
-from altneu.pipeline.state import event_cursor
+from altneu.pipeline.errors import ClaimConflict, RunInProgress, is_transient
+from altneu.pipeline.state import delivery_cursors
 from altneu.pipeline.state.records import StagedBatch
 from altneu.pipeline.tasks import epoch_event_claims
 from altneu.pipeline.tasks.base import PublishedRun
@@ -38,17 +38,17 @@ class ClaimWorld:
         )
         return revision
 
-    def claim(self, teller: str, own: int | None = None) -> dict[str, str]:
+    def claim(self, task: str, own: int | None = None) -> dict[str, str]:
         """Epoch → what is told of it, by this task."""
         published = None if own is None else PublishedRun(run_id="", revision=own, epochs=[], labels=[], reruns=0)
-        found = epoch_event_claims.claim_changes(str(self.home.path), ASSET, teller, self.states.get, published)
+        found = epoch_event_claims.claim_changes(str(self.home.path), ASSET, task, self.states.get, published)
         return {label: str(each["kind"]) for label, each in found["partitions"].items()}
 
-    def tell(self, teller: str, own: int | None = None) -> dict[str, str]:
+    def tell(self, task: str, own: int | None = None) -> dict[str, str]:
         """The same; and Airflow has it."""
-        said = self.claim(teller, own)
-        self.states[teller] = "success"
-        epoch_event_claims.confirm_changes(str(self.home.path), ASSET, teller)
+        said = self.claim(task, own)
+        self.states[task] = "success"
+        epoch_event_claims.confirm_changes(str(self.home.path), ASSET, task)
         return said
 
 
@@ -100,7 +100,7 @@ def test_the_claim_of_a_task_that_did_not_confirm(
         world.states["a"], again = "success", {"3": "new"}
     assert world.tell("b") == again
     epoch_event_claims.confirm_changes(str(world.home.path), ASSET, "a")  # late: its claim is not its own any more
-    assert event_cursor.read_cursor(world.ledger, ASSET) == event_cursor.DeliveryCursor(3)
+    assert delivery_cursors.read_cursor(world.ledger, ASSET) == delivery_cursors.DeliveryCursor(3)
     assert world.tell("c") == {}
 
 
@@ -117,11 +117,11 @@ def test_of_many_tasks_at_once_each_change_is_told_by_one(world: ClaimWorld) -> 
     world.publish(*range(2, 8))
     ready, said = threading.Barrier(6), list[Any]()
 
-    def work(teller: str) -> None:
+    def work(task: str) -> None:
         ready.wait()
-        world.states[teller] = "running"
+        world.states[task] = "running"
         try:
-            said.append(world.claim(teller))
+            said.append(world.claim(task))
         except RunInProgress as error:
             said.append(error)
 
@@ -133,6 +133,13 @@ def test_of_many_tasks_at_once_each_change_is_told_by_one(world: ClaimWorld) -> 
     assert len(said) == 6 and [each for each in said if isinstance(each, dict)] == [
         {str(epoch): "new" for epoch in range(2, 8)}
     ]
+
+
+def test_a_task_that_others_always_forestall_claims_nothing(world: ClaimWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delivery_cursors, "compare_and_set", lambda *cursors: False)
+    with pytest.raises(ClaimConflict, match=f"have claimed the events, {epoch_event_claims.TRIES} times") as refused:
+        world.claim("a", world.publish(1))
+    assert is_transient(refused.value) and refused.value.next == "clear this task"
 
 
 @pytest.mark.parametrize(
