@@ -25,7 +25,7 @@ from ..storage.table_schemas import MOTIFS, TABLES
 from . import duckdb_audit, motif_reference
 from .reported_totals_check import differing_rows, differing_totals, reported_totals
 
-# Measured, in turns, up to so many rows: with 10 million an audit took 4.6 s and Spark's 25 s.
+# Of rows that one process holds at once, some gigabytes. With ten million an audit took 4.6 s, and Spark's 25 s.
 MOST_ROWS = 20_000_000
 MOST_EDGES = 5_000_000  # of all epochs that are recomputed: with more, Spark's tasks side by side are quicker
 
@@ -35,7 +35,7 @@ def choose_duckdb(home: Home, rows: int, edges: int, epochs: int) -> duckdb_audi
 
     Args:
         home: The home.
-        rows: About how many rows the audit reads.
+        rows: About how many rows the audit holds.
         edges: How many edge intervals it holds.
         epochs: How many epochs it recomputes.
 

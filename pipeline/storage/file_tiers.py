@@ -63,15 +63,15 @@ def tiers_to_keep(tiers: Sequence[Tier], least: int, most: int) -> list[Tier]:
     """Return the tiers, oldest first, that a commit of further rows leaves as they are; it merges the newer ones.
 
     >>> tiers_to_keep([Tier(4, 400), Tier(6, 200), Tier(7, 100)], 2, 999)  # each is larger than all newer ones
-    [Tier(last=4, rows=400), Tier(last=6, rows=200), Tier(last=7, rows=100)]
+    [Tier(last_revision=4, rows=400), Tier(last_revision=6, rows=200), Tier(last_revision=7, rows=100)]
     >>> tiers_to_keep([Tier(4, 400), Tier(6, 100), Tier(7, 100)], 2, 999)  # the newer two are equal
-    [Tier(last=4, rows=400)]
+    [Tier(last_revision=4, rows=400)]
     >>> tiers_to_keep([Tier(4, 400), Tier(6, 100), Tier(7, 100)], 3, 999)
-    [Tier(last=4, rows=400), Tier(last=6, rows=100), Tier(last=7, rows=100)]
+    [Tier(last_revision=4, rows=400), Tier(last_revision=6, rows=100), Tier(last_revision=7, rows=100)]
     >>> tiers_to_keep([Tier(4, 200), Tier(6, 100), Tier(7, 100)], 3, 999)  # the first is not larger than the rest
     []
     >>> tiers_to_keep([Tier(4, 200), Tier(6, 100), Tier(7, 100)], 2, 300)
-    [Tier(last=4, rows=200)]
+    [Tier(last_revision=4, rows=200)]
     """
     kept, newer = len(tiers), 0
     for place in reversed(range(len(tiers))):

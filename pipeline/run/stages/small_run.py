@@ -49,9 +49,8 @@ def read_small_run(run: RunContext, *, first: int | None, recomputed: int) -> Sm
     Raises:
         UsageError: `[audit] engine = "duckdb"`, and only Spark can audit the run.
     """
-    whole = first is None
-    edges = run.warehouse.count_rows("edges", run.verified_snapshot("edges"), None if whole else run.horizon("edges"))
-    conditions = small_home.choose_duckdb(run.home, _count_rows(run, whole=whole), edges, recomputed)
+    rows, edges = count_held_rows(run, whole=first is None)
+    conditions = small_home.choose_duckdb(run.home, rows, edges, recomputed)
     if conditions is None:
         return None
     reader = _Reader(run)
@@ -61,11 +60,28 @@ def read_small_run(run: RunContext, *, first: int | None, recomputed: int) -> Sm
     return SmallRun(reader.read_compared_rows(delta, first), delta, conditions)
 
 
-def _count_rows(run: RunContext, *, whole: bool) -> int:
-    """Count about how many rows the audit reads."""
-    if not whole and _is_proved_by_delta(run):
-        return run.count_read_rows()
-    return run.count_stored_rows()
+def count_held_rows(run: RunContext, *, whole: bool) -> tuple[int, int]:
+    """Count about how many rows, and how many edge intervals of them, the audit holds; `whole`: all that are stored."""
+    horizon = None if whole else run.horizon("edges")
+    edges = run.warehouse.count_rows("edges", run.verified_snapshot("edges"), horizon)
+    if whole or not _is_proved_by_delta(run):
+        return run.count_stored_rows(), edges
+    if _compares_all_pairs(run):
+        return run.count_read_rows(), edges
+    share = _recounted_share(run)
+    parts = share.scope.parts if share is not None else 0
+    return (run.count_read_rows() // parts, edges // parts) if parts else (0, 0)
+
+
+def _compares_all_pairs(run: RunContext) -> bool:
+    """Tell whether the proof compares the rows of all pairs, not only of those that landed."""
+    return run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
+
+
+def _recounted_share(run: RunContext) -> Proof | None:
+    """Return the proof of a run that recounts a share of the vertices, or None where none is recounted."""
+    proof = run.ledger.outputs.get_proof(run.run_id)
+    return proof if proof is not None and proof.scope.parts else None
 
 
 def _is_proved_by_delta(run: RunContext) -> bool:
@@ -93,9 +109,7 @@ class _Reader:
 
     def read_compared_rows(self, delta: Mapping[str, pa.Table], first: int) -> dict[str, pa.Table]:
         """Read the rows that the proof of the epochs from `first` on compares."""
-        proof = self.run.ledger.outputs.get_proof(self.run.run_id)
-        share = proof if proof is not None and proof.scope.parts else None
-        everything = self.run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
+        share, everything = _recounted_share(self.run), _compares_all_pairs(self.run)
         rows = {}
         for table in delta:
             conditions = [f"revision = {self.run.revision}", *_share_conditions(table, share)]
