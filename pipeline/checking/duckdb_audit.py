@@ -1,4 +1,4 @@
-"""The audit of a small home outside of Spark: DuckDB and kernels over the rows of its tables, in this process.
+"""The audit of a home outside of Spark: DuckDB and kernels over the rows of its tables, in this process.
 
 The functions answer what `edge_rederivation`, `audited_rows` and `table_fingerprints` have Spark answer, with the same
 results. The rows come from the data files of the snapshots that are audited, by pyiceberg and DuckDB, so that the audit

@@ -63,7 +63,7 @@ def audit(
     """
     from altneu.algorithms.graph.graphframes_oracle import reference_name
 
-    from ..checking import audit, result_files, small_home
+    from ..checking import audit, result_files, audit_engine
     from ..home import schedule
     from ..home.whole_files import open_whole_file, require_writable
     from ..observability import openlineage
@@ -110,7 +110,7 @@ def audit(
         return
     reference = ""
     with show_progress("audit") as say:
-        small = None if third_party else small_home.audit_without_spark(home, ledger, row, wanted, say)
+        small = None if third_party else audit_engine.audit_without_spark(home, ledger, row, wanted, say)
         results = small or []
         if small is None or not all(result["passed"] for result in small):  # Spark explains the first difference
             warehouse = Warehouse(session_for(home, ledger), home)

@@ -15,12 +15,12 @@ import sqlalchemy as sa
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
-from altneu.pipeline.checking import small_home
+from altneu.pipeline.checking import audit_engine
 from altneu.pipeline.errors import AltneuError, CheckFailed, UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.run import planning, runner
 from altneu.pipeline.run.stages import audit as audit_stage
-from altneu.pipeline.run.stages import small_run
+from altneu.pipeline.run.stages import held_rows
 from altneu.pipeline.state import schema as books
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
@@ -182,12 +182,12 @@ def test_a_fault_in_every_column(scene: Scene) -> None:
 
 
 def test_what_duckdb_may_understand_otherwise_is_left_to_spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small_home, "are_files_local", lambda home: True)
+    monkeypatch.setattr(audit_engine, "are_files_local", lambda home: True)
     toml = '[values]\nw = "long"\n[edges]\nwhere = "{}"\n[audit]\nengine = "{}"\n'
 
     def choose(condition: str, engine: str) -> bool:
         home, _ = home_helpers.make(tmp_path / "home", toml.format(condition, engine))
-        return small_home.choose_duckdb(home, rows=9, edges=9, epochs=1) is not None
+        return audit_engine.choose_duckdb(home, rows=9, edges=9, epochs=1) is not None
 
     assert [choose(condition, "auto") for condition in ("w > 1", "w / 2 > 1")] == [True, False]
     assert choose("w > 1", "duckdb") and not choose("w > 1", "spark")
@@ -209,10 +209,10 @@ def test_what_duckdb_may_understand_otherwise_is_left_to_spark(tmp_path: Path, m
 def test_duckdb_audits_what_one_process_audits_sooner(
     engine: str, rows: int, edges: int, epochs: int, audits: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(small_home, "are_files_local", lambda home: True)
-    monkeypatch.setattr(small_home.memory_budget, "max_audit_edges", lambda config, epochs: 10**9)
+    monkeypatch.setattr(audit_engine, "are_files_local", lambda home: True)
+    monkeypatch.setattr(audit_engine.memory_budget, "max_audit_edges", lambda config, epochs: 10**9)
     home, _ = home_helpers.make(tmp_path / "home", f'[audit]\nengine = "{engine}"\n')
-    assert (small_home.choose_duckdb(home, rows, edges, epochs) is not None) == audits
+    assert (audit_engine.choose_duckdb(home, rows, edges, epochs) is not None) == audits
 
 
 @pytest.mark.slow
@@ -222,7 +222,7 @@ def test_a_run_that_duckdb_may_understand_otherwise_is_audited_by_spark(
     home, ledger = home_helpers.make(tmp_path / "home", '[values]\nw = "long"\n[edges]\nwhere = "w / 2 > 1"\n')
     home_helpers.put(home, 0, [(1, 2, 7, "upsert", 0)])
     read = []
-    monkeypatch.setattr(small_run, "DuckTables", lambda home: read.append(home))
+    monkeypatch.setattr(held_rows, "DuckTables", lambda home: read.append(home))
     home_helpers.run(home, ledger, [0])
     assert ledger.revisions.get().revision == 1 and not read
     (home.path / "altneu.toml").write_text((home.path / "altneu.toml").read_text() + '[audit]\nengine = "duckdb"\n')

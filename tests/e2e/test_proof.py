@@ -124,7 +124,7 @@ def judge_with_proof(scene: Scene, change: Callable[[Proof], Proof]) -> set[str]
 
 
 def test_a_proof_that_fails_blocks(scene: Scene) -> None:
-    wrong = {"wrong": 1, "shown": [UnprovedEdge(100, 101, 4, "too low")]}
+    wrong = {"wrong": 1, "listed_edges": [UnprovedEdge(100, 101, 4, "too low")]}
     assert judge_with_proof(scene, lambda proof: replace(proof, **wrong)) == {"trussness values are proved"}
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from altneu.expectations.model import Check
 from altneu.pipeline import cli
-from altneu.pipeline.checking import audit, small_home
+from altneu.pipeline.checking import audit, audit_engine
 from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.state.ledger import Ledger
@@ -27,7 +27,7 @@ def silently(text: str) -> None:
 
 def audit_small(home: Home, ledger: Ledger) -> list[Check] | None:
     revision = ledger.revisions.get()
-    return small_home.audit_without_spark(home, ledger, revision, audit.auditable_epochs(ledger, revision), silently)
+    return audit_engine.audit_without_spark(home, ledger, revision, audit.auditable_epochs(ledger, revision), silently)
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ def test_it_says_what_spark_says(published: tuple[Home, Ledger], spark: Any) -> 
 def test_a_row_that_was_changed_is_found(
     table: str, place: int, published: tuple[Home, Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    read = small_home._read_tables
+    read = audit_engine._read_tables
 
     def read_changed(*arguments: Any) -> dict[str, pa.Table]:
         tables = dict(read(*arguments))
@@ -59,7 +59,7 @@ def test_a_row_that_was_changed_is_found(
         tables[table] = tables[table].set_column(at, COLUMNS[table], pa.array(values, pa.int64()))
         return tables
 
-    monkeypatch.setattr(small_home, "_read_tables", read_changed)
+    monkeypatch.setattr(audit_engine, "_read_tables", read_changed)
     checks = audit_small(*published)
     assert checks is not None and any(not check["passed"] for check in checks)
 
@@ -75,8 +75,8 @@ def test_what_is_left_to_spark(published: tuple[Home, Ledger], monkeypatch: pyte
     assert audit_small(with_setting(home, "vertices", ids="string"), ledger) is None
     revision = ledger.revisions.get()
     served = replace(revision, snapshots={**revision.snapshots, "edge_now": 1})
-    assert small_home.audit_without_spark(home, ledger, served, [1, 2, 3], silently) is None
-    monkeypatch.setattr(small_home, "MOST_EDGES", 3)
+    assert audit_engine.audit_without_spark(home, ledger, served, [1, 2, 3], silently) is None
+    monkeypatch.setattr(audit_engine, "MOST_EDGES", 3)
     assert audit_small(home, ledger) is None
 
 
@@ -100,7 +100,7 @@ def test_where_the_engines_disagree_what_was_found_counts(
     assert "3 epoch(s) audited at revision 2: all equal" in capsys.readouterr().out
     passed = audit_small(*published)
     monkeypatch.setattr(audit, "audit_published", lambda *_, **__: passed)
-    monkeypatch.setattr(small_home, "_read_tables", lambda *_: empty_tables(*published))
+    monkeypatch.setattr(audit_engine, "_read_tables", lambda *_: empty_tables(*published))
     with pytest.raises(SystemExit) as ended:
         cli.main(line)
     assert ended.value.code == 1

@@ -20,7 +20,7 @@ from altneu.pipeline.checking.duckdb_audit import Conditions
 from altneu.pipeline.checking.edge_rederivation import last_rows, steps_of_pairs
 from altneu.pipeline.run.choices.plan_choice import Strategy
 from altneu.pipeline.run.stages import proof_verification
-from altneu.pipeline.run.stages.small_run import SmallRun
+from altneu.pipeline.run.stages.held_rows import HeldRows
 from altneu.pipeline.run.stages.suites import _are_unique
 from altneu.pipeline.storage import local_frame
 from altneu.pipeline.storage.table_schemas import table_columns
@@ -197,7 +197,7 @@ def test_rows_of_landed_pairs_and_of_the_recounted_part_are_compared(
     proof = SimpleNamespace(between=PART, part=RECOUNTED)
     tables = {table: read(table).toArrow() for table in stored}
     delta = {table: rows.filter(pc.equal(rows["revision"], 2)) for table, rows in tables.items()}
-    for small in (None, SmallRun(tables, delta, Conditions(home))):
+    for held in (None, HeldRows(tables, delta, Conditions(home))):
         looked: Any = run, 1, [1, FRONTIER]
-        found = proof_verification._compare_landed(*looked, whole=False, part=proof, small=small)  # type: ignore[arg-type]
+        found = proof_verification._compare_landed(*looked, whole=False, part=proof, held=held)  # type: ignore[arg-type]
         assert [(row["epoch"], row["what"], row["a"]) for row in found] == wanted

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from altneu.pipeline.checking import small_home
+from altneu.pipeline.checking import audit_engine
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.run import read_rows
 from altneu.pipeline.run.choices.plan_choice import Scope
-from altneu.pipeline.run.stages import small_run
+from altneu.pipeline.run.stages import held_rows
 from altneu.pipeline.state import filesystem
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import file_bounds, session
@@ -55,7 +55,7 @@ def test_choices_after_a_long_history_are_those_of_its_small_graph(
     audited: list[bool] = []
     held: list[int] = []
     monkeypatch.setattr(session, "FEW_ROWS", FEW)
-    monkeypatch.setattr(small_home, "MOST_ROWS", FEW)
+    monkeypatch.setattr(audit_engine, "MOST_ROWS", FEW)
     sized = session.size_plans
 
     @contextmanager
@@ -65,14 +65,14 @@ def test_choices_after_a_long_history_are_those_of_its_small_graph(
             yield
 
     def read_and_record(run: Any, **options: Any) -> Any:
-        small = small_run.read_small_run(run, **options)
-        audited.append(small is not None)
-        held.append(small_run.count_held_rows(run, whole=False)[0])
+        rows = held_rows.read_held_rows(run, **options)
+        audited.append(rows is not None)
+        held.append(held_rows.count_held_rows(run, whole=False)[0])
         held.append(run.count_read_rows() // 32)  # `[audit] mode` recounts one in 32 vertices
-        return small
+        return rows
 
     monkeypatch.setattr(session, "size_plans", record_sizes)
-    monkeypatch.setattr("altneu.pipeline.run.stages.audit.read_small_run", read_and_record)
+    monkeypatch.setattr("altneu.pipeline.run.stages.audit.read_held_rows", read_and_record)
     monkeypatch.setattr("altneu.pipeline.run.choices.plan_choices.FULL_SECONDS", 1e9)  # the run is proved
     before = read_rows.count_rows_before_run(home, ledger, Scope(ledger.revisions.get(), (HISTORY,)))
     put_rows(home, HISTORY, random.Random(seeds.one(1)))

@@ -181,12 +181,12 @@ def prove(
     """`proved`, of fingerprints that were made by hand; the landed rows are as they should be. `looked`: what is asked
     of them."""
 
-    def landed(run: Any, *asked: Any, whole: bool, part: Any, small: Any) -> list[dict[str, Any]]:
+    def landed(run: Any, *asked: Any, whole: bool, part: Any, held: Any) -> list[dict[str, Any]]:
         if looked is not None:
             looked.append((*asked, whole, part))
         return []
 
-    monkeypatch.setattr(proof_verification, "run_fingerprints", lambda run, small: (stored.before, stored.change))
+    monkeypatch.setattr(proof_verification, "run_fingerprints", lambda run, held: (stored.before, stored.change))
     monkeypatch.setattr(proof_verification, "_compare_landed", landed)
     return proof_verification.verify_proof(run or stored.run(), SimpleNamespace(parts=0))  # type: ignore[arg-type]
 

@@ -19,7 +19,7 @@ from ..choices.plan_choices import FULL, AuditChoice
 from ..run_context import RunContext
 from .audited_queries import check_queries_of_run
 from .proof_verification import first_affected_epoch, unprovable_reason, verify_proof
-from .small_run import SmallRun, read_small_run
+from .held_rows import HeldRows, read_held_rows
 from .suites import run_suites
 
 
@@ -32,22 +32,22 @@ def audit_run(run: RunContext) -> AuditFacts:
     in_full = decision.mode == FULL or why is not None
     if why is not None:
         run.say(f"there is no proof ({why}): recomputing")
-    small = (
-        read_small_run(run, first=None, recomputed=len(decision.epochs))
+    held = (
+        read_held_rows(run, first=None, recomputed=len(decision.epochs))
         if in_full
-        else read_small_run(run, first=first_affected_epoch(run), recomputed=0)
+        else read_held_rows(run, first=first_affected_epoch(run), recomputed=0)
     )
     # The recomputation is one task per epoch, and the other checks are many short queries: they run at the same time.
     with ThreadPoolExecutor(2) as pool:
-        full = pool.submit(_recompute_epochs, run, small, decision.epochs) if in_full else None
-        proving = pool.submit(verify_proof, run, decision, small)
-        results = run_suites(run, small, whole=in_full)
+        full = pool.submit(_recompute_epochs, run, held, decision.epochs) if in_full else None
+        proving = pool.submit(verify_proof, run, decision, held)
+        results = run_suites(run, held, whole=in_full)
         proof = proving.result()
         if full is None and proof is not None and proof.rows:  # a recomputation finds the differing rows
             run.say("the proof fails: recomputing")
             wrong = min(row["epoch"] for row in proof.rows)
             epochs = sorted({*decision.epochs, wrong})
-            everything = read_small_run(run, first=None, recomputed=len(epochs))
+            everything = read_held_rows(run, first=None, recomputed=len(epochs))
             full = pool.submit(_recompute_epochs, run, everything, epochs)
         if proof is not None:
             part = f"{proof.part.which + 1} of {proof.part.parts}" if proof.part else None
@@ -102,16 +102,16 @@ def _check_serving_tables(run: RunContext, epochs: list[int]) -> list[Check]:
 
 
 def _recompute_epochs(
-    run: RunContext, small: SmallRun | None, epochs: Iterable[int]
+    run: RunContext, held: HeldRows | None, epochs: Iterable[int]
 ) -> tuple[list[int], tuple[list[dict[str, Any]], dict[str, Any]]]:
     listed, shown = list(epochs), staged_totals(run, epochs)
     recount, placed = None, {}
-    if small is None:
+    if held is None:
         placed = truss_checkpoint_table.read_labels(run.warehouse, run.get_result(TrussFacts).certified)
     else:
 
         def recount(motifs: Motifs) -> audit.Recount:
-            return duckdb_audit.recount_epochs(small.rows, run.home, small.conditions, listed, motifs, shown)
+            return duckdb_audit.recount_epochs(held.rows, run.home, held.conditions, listed, motifs, shown)
 
     return listed, audit.find_differences(
         run.warehouse,

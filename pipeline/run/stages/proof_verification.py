@@ -51,7 +51,7 @@ from ...storage.table_schemas import ALWAYS
 from ..choices.plan_choice import Strategy
 from ..choices.plan_choices import AuditChoice, EdgesChoice
 from ..run_context import RunContext
-from .small_run import SmallRun
+from .held_rows import HeldRows
 
 EXPIRING = ("degrees", "triangle_counts", "motif_counts")  # tables that are empty once every edge has expired
 
@@ -88,19 +88,19 @@ def unprovable_reason(run: RunContext) -> str | None:
     return None
 
 
-def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = None) -> ProofResult | None:
+def verify_proof(run: RunContext, audit: AuditChoice, held: HeldRows | None = None) -> ProofResult | None:
     """Compare what is stored with what is proved, and stage the fingerprints of what the run has written; EXECUTES.
 
     Args:
         run: The run.
         audit: How it is audited.
-        small: Its rows, where they are in memory.
+        held: Its rows, where they are in memory.
 
     Returns:
         What the proof has shown, or None where there is no proof (`unprovable_reason`).
     """
     facts, proof = run.get_result(TrussFacts), run.ledger.outputs.get_proof(run.run_id)
-    before, change = run_fingerprints(run, small)
+    before, change = run_fingerprints(run, held)
     run.ledger.outputs.put_fingerprints(run.run_id, change)
     if unprovable_reason(run):
         return None
@@ -109,7 +109,7 @@ def verify_proof(run: RunContext, audit: AuditChoice, small: SmallRun | None = N
     ask = proof.scope if proof is not None and proof.scope.parts else None
     part = None if ask is None else proof
     whole = not run.appends_to("edges") or not is_known(before)
-    rows = _compare_landed(run, first, epochs, whole=whole, part=part, small=small)
+    rows = _compare_landed(run, first, epochs, whole=whole, part=part, held=held)
     if proof is None:  # nothing was replayed: nothing may have changed
         rows += [make_difference(epoch, "stored", table, 0, 1) for table in COLLECTIONS for epoch in change[table]]
     else:
@@ -145,7 +145,7 @@ def _lasting_rows(run: RunContext, before: Prints, change: Prints) -> list[dict[
     ]
 
 
-def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Prints, Prints]:
+def run_fingerprints(run: RunContext, held: HeldRows | None = None) -> tuple[Prints, Prints]:
     """Compute the fingerprints of the tables that the run builds on, and the change of each by the run's rows.
 
     Where the run adds to all tables, those of the epochs before all that it may have changed are one sum.
@@ -161,10 +161,10 @@ def run_fingerprints(run: RunContext, small: SmallRun | None = None) -> tuple[Pr
         return run.read_delta(table) if appends_to(table) else run.read_after(table)
 
     collections = run.warehouse.collections
-    if small is None:
+    if held is None:
         fingerprints = table_fingerprints.table_fingerprints(read_table, run.warehouse, collections)
     else:
-        written = {table: (small.delta if appends_to(table) else small.rows)[table] for table in collections}
+        written = {table: (held.delta if appends_to(table) else held.rows)[table] for table in collections}
         fingerprints = {table: fingerprints_by_epoch(table, rows) for table, rows in written.items()}
     # A table that is written again has new rows only, so its known fingerprints are subtracted.
     new = {table: each for table, each in fingerprints.items() if not run.appends_to(table)}
@@ -267,7 +267,7 @@ def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[t
 
 
 def _landed_fingerprints(
-    run: RunContext, first: int, *, whole: bool, part: Proof | None, small: SmallRun | None
+    run: RunContext, first: int, *, whole: bool, part: Proof | None, held: HeldRows | None
 ) -> dict[str, dict[int, Fingerprint]]:
     """Compute the fingerprints that `_compare_landed` compares, in one job; EXECUTES.
 
@@ -276,12 +276,12 @@ def _landed_fingerprints(
     their sums up to an epoch are right from `first` on. The rows of that share are read from all tables.
     """
     whole = whole or run.choose(EdgesChoice).strategy is not Strategy.BROADCAST
-    if small is not None:
+    if held is not None:
         return duckdb_audit.landed_fingerprints(
-            small.rows,
-            small.delta["upserts"],
+            held.rows,
+            held.delta["upserts"],
             run.home,
-            small.conditions,
+            held.conditions,
             first=first,
             whole=whole,
             part=part,
@@ -319,10 +319,10 @@ def _compare_landed(
     *,
     whole: bool,
     part: Proof | None,
-    small: SmallRun | None = None,
+    held: HeldRows | None = None,
 ) -> list[dict[str, Any]]:
     """Return where stored rows differ from what the landed rows and the recounted share say."""
-    fingerprints = _landed_fingerprints(run, first, whole=whole, part=part, small=small)
+    fingerprints = _landed_fingerprints(run, first, whole=whole, part=part, held=held)
     pairs_found = fold_fingerprints({kind: fingerprints[kind] for kind in ("landed", "stored")}, _folded_since(run))
     apart = subtract_fingerprints(pairs_found["landed"], pairs_found["stored"])
     running = RunningFingerprint(apart)

@@ -18,18 +18,18 @@ from ... import landing
 from ...state.records import Batch, RunKind
 from ...state.totals import Measure, sum_totals, totals_at
 from ..run_context import RunContext
-from .small_run import SmallRun
+from .held_rows import HeldRows
 
 LEARNED = WINDOW + 1  # epochs before one that bounds are learned from: steps need the epoch before the first
 TOTALS: tuple[Measure, ...] = ("edges", "vertices", "triangles", "max_trussness")
 
 
-def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = True) -> list[Check]:
+def run_suites(run: RunContext, held: HeldRows | None = None, *, whole: bool = True) -> list[Check]:
     """Run the Great Expectations suites over what the run has written.
 
     Args:
         run: The run.
-        small: Its rows, where they are in memory.
+        held: Its rows, where they are in memory.
         whole: Whether the state at the frontier is checked as well, at a cost that follows the size of the graph.
 
     Returns:
@@ -38,8 +38,8 @@ def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = 
     from altneu.expectations.suite import check_tables
 
     epoch = run.frontier
-    read_after: Callable[[str], Any] = run.read_after if small is None else small.rows.__getitem__
-    read_delta: Callable[[str], Any] = run.read_delta if small is None else small.delta.__getitem__
+    read_after: Callable[[str], Any] = run.read_after if held is None else held.rows.__getitem__
+    read_delta: Callable[[str], Any] = run.read_delta if held is None else held.delta.__getitem__
     recomputed = run.kind is not RunKind.RUN  # all edges are new then, and they follow from all landed rows
     delta = read_after("upserts") if recomputed else read_delta("upserts")
     quote = relations.quote_identifier(delta)
@@ -69,7 +69,7 @@ def run_suites(run: RunContext, small: SmallRun | None = None, *, whole: bool = 
     now = points[epoch]
     batches = [*run.ledger.outputs.staged_batches(run.run_id), *(published.values() if recomputed else ())]
     batches_of_run = relations.select_rows(f"SELECT * FROM {{rows}} WHERE {touched}", rows=read_after("upserts"))
-    alone = small is None and sum(batch.rows for batch in batches) > SMALL and _are_unique(batches_of_run)
+    alone = held is None and sum(batch.rows for batch in batches) > SMALL and _are_unique(batches_of_run)
     copies = relations.select_rows(
         f"SELECT {data}, diff AS copies FROM {{rows}}"
         if alone

@@ -1,6 +1,6 @@
 """The rows that the audit of a run reads without Spark, in the memory of this process.
 
-`checking.small_home` chooses, by the rows that the audit would hold. A run that is recomputed in full needs all
+`checking.audit_engine` chooses, by the rows that the audit would hold. A run that is recomputed in full needs all
 rows. One that is proved needs what its proof compares, which is little however long the history is: what the run has
 written, the rows of the pairs that landed, and the share of the vertices that is recounted.
 """
@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from altneu.algorithms.graph.proof_records import COLLECTIONS, Proof
 
-from ...checking import small_home
+from ...checking import audit_engine
 from ...checking.duckdb_audit import Conditions
 from ...state.records import RunKind
 from ...storage.duckdb_tables import DuckTables, Query
@@ -28,7 +28,7 @@ PAIRS = {"upserts": ("least(src, dst)", "greatest(src, dst)"), "edges": ("a", "b
 
 
 @dataclass(frozen=True)
-class SmallRun:
+class HeldRows:
     """The rows of all collections that the audit needs, as a reader will see them once the run is published, the rows
     that the run has written, and the conditions of the settings for DuckDB.
     """
@@ -38,8 +38,8 @@ class SmallRun:
     conditions: Conditions
 
 
-def read_small_run(run: RunContext, *, first: int | None, recomputed: int) -> SmallRun | None:
-    """Read the rows for the audit of a small run; return None where Spark audits it.
+def read_held_rows(run: RunContext, *, first: int | None, recomputed: int) -> HeldRows | None:
+    """Read the rows that the audit of a run holds; return None where Spark audits the run.
 
     Args:
         run: The run.
@@ -50,14 +50,14 @@ def read_small_run(run: RunContext, *, first: int | None, recomputed: int) -> Sm
         UsageError: `[audit] engine = "duckdb"`, and only Spark can audit the run.
     """
     rows, edges = count_held_rows(run, whole=first is None)
-    conditions = small_home.choose_duckdb(run.home, rows, edges, recomputed)
+    conditions = audit_engine.choose_duckdb(run.home, rows, edges, recomputed)
     if conditions is None:
         return None
     reader = _Reader(run)
     delta = {table: reader.read_written_rows(table) for table in run.warehouse.collections}
     if first is None or not _is_proved_by_delta(run):
-        return SmallRun({table: reader.read_rows(table, "true") for table in delta}, delta, conditions)
-    return SmallRun(reader.read_compared_rows(delta, first), delta, conditions)
+        return HeldRows({table: reader.read_rows(table, "true") for table in delta}, delta, conditions)
+    return HeldRows(reader.read_compared_rows(delta, first), delta, conditions)
 
 
 def count_held_rows(run: RunContext, *, whole: bool) -> tuple[int, int]:
