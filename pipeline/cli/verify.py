@@ -63,7 +63,7 @@ def audit(
     """
     from altneu.algorithms.graph.graphframes_oracle import reference_name
 
-    from ..checking import audit, result_files, audit_engine
+    from ..checking import audit, audit_engine, result_files
     from ..home import schedule
     from ..home.whole_files import open_whole_file, require_writable
     from ..observability import openlineage

@@ -18,8 +18,8 @@ from ...storage import truss_checkpoint_table
 from ..choices.plan_choices import FULL, AuditChoice
 from ..run_context import RunContext
 from .audited_queries import check_queries_of_run
-from .proof_verification import first_affected_epoch, unprovable_reason, verify_proof
 from .held_rows import HeldRows, read_held_rows
+from .proof_verification import first_affected_epoch, unprovable_reason, verify_proof
 from .suites import run_suites
 
 
