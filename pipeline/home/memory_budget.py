@@ -28,8 +28,9 @@ if TYPE_CHECKING:
     from .settings import Config
 
 # Measured bytes of one edge (tests/benchmarks/RESULTS.md): while one task maintains the trussness of a graph, while an
-# audit recomputes a graph beside the stored one, and in all other tasks; and of one row that is sent to every task.
-REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES = 220, 500, 350, 150
+# audit recomputes a graph beside the stored one, and in all other tasks; of one row that is sent to every task, and of
+# one that an audit by DuckDB holds.
+REPLAY_BYTES, AUDIT_BYTES, EDGE_BYTES, ROW_BYTES, HELD_BYTES = 220, 500, 350, 150, 450
 THREADS_BYTES = 80  # more for an edge of the trussness, where its task works in several threads
 UNKNOWN = 20_000_000
 GIB = 2**30
@@ -175,6 +176,11 @@ def max_region_edges(config: Config) -> int:
 def max_audit_edges(config: Config, epochs: int) -> int:
     """Return how many edges a graph may have so that each of `epochs` audit tasks can recompute it."""
     return min(memory_budget(config).max_edges(AUDIT_BYTES, epochs), _limit_or_unbounded(config.truss.limit_edges))
+
+
+def max_held_rows(config: Config) -> int:
+    """Return how many rows an audit by DuckDB may hold."""
+    return memory_budget(config).max_edges(HELD_BYTES)
 
 
 def max_partition_edges(config: Config) -> int:

@@ -199,7 +199,7 @@ class Audit(Section):
         "auto",
         '"auto"',
         'what audits a run: "spark"; "duckdb", in the process of the run, from the files of its tables; or "auto": '
-        "DuckDB where the audit holds up to 20 million rows (to recompute epochs: all rows, and up to 5 million edges "
+        "DuckDB where the audit holds up to 10 million rows (to recompute epochs: all rows, and up to 5 million edges "
         "of them all) on a disk of this machine, and it certainly understands the conditions of these settings as "
         "Spark does. Both find the same. Serving tables are checked by Spark",
         '"auto", "spark" or "duckdb"',

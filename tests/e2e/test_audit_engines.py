@@ -198,11 +198,11 @@ def test_what_duckdb_may_understand_otherwise_is_left_to_spark(tmp_path: Path, m
 @pytest.mark.parametrize(
     ("engine", "rows", "edges", "epochs", "audits"),
     [
-        ("auto", 20_000_000, 5_000_000, 1, True),
-        ("auto", 20_000_001, 9, 1, False),
+        ("auto", 10_000_000, 5_000_000, 1, True),
+        ("auto", 10_000_001, 9, 1, False),
         ("auto", 9, 1_000_000, 6, False),
         ("auto", 9, 6_000_000, 0, True),  # a proof recomputes no epoch
-        ("duckdb", 20_000_001, 1_000_000, 6, True),
+        ("duckdb", 10_000_001, 1_000_000, 6, True),
         ("spark", 9, 9, 0, False),
     ],
 )
@@ -211,6 +211,7 @@ def test_duckdb_audits_what_one_process_audits_sooner(
 ) -> None:
     monkeypatch.setattr(audit_engine, "are_files_local", lambda home: True)
     monkeypatch.setattr(audit_engine.memory_budget, "max_audit_edges", lambda config, epochs: 10**9)
+    monkeypatch.setattr(audit_engine.memory_budget, "max_held_rows", lambda config: 10**9)
     home, _ = home_helpers.make(tmp_path / "home", f'[audit]\nengine = "{engine}"\n')
     assert (audit_engine.choose_duckdb(home, rows, edges, epochs) is not None) == audits
 

@@ -55,6 +55,8 @@ def read_held_rows(run: RunContext, *, first: int | None, recomputed: int) -> He
         return None
     reader = _Reader(run)
     delta = {table: reader.read_written_rows(table) for table in run.warehouse.collections}
+    if run.parent.frontier is None:  # nothing was published before
+        return HeldRows(delta, delta, conditions)
     if first is None or not _is_proved_by_delta(run):
         return HeldRows({table: reader.read_rows(table, "true") for table in delta}, delta, conditions)
     return HeldRows(reader.read_compared_rows(delta, first), delta, conditions)
@@ -68,9 +70,11 @@ def count_held_rows(run: RunContext, *, whole: bool) -> tuple[int, int]:
         return run.count_stored_rows(), edges
     if _compares_all_pairs(run):
         return run.count_read_rows(), edges
+    costs = [row.facts.cost for row in run.ledger.stages.select(run.run_id)]
+    written = sum(cost.rows or 0 for cost in costs if cost is not None)
     share = _recounted_share(run)
     parts = share.scope.parts if share is not None else 0
-    return (run.count_read_rows() // parts, edges // parts) if parts else (0, 0)
+    return written + (run.count_read_rows() // parts if parts else 0), edges // parts if parts else 0
 
 
 def _compares_all_pairs(run: RunContext) -> bool:
