@@ -2,6 +2,7 @@
 
     python -m tests.benchmarks.history [backfill] [long] [many] [commands] [load] [constant] [revisions]
                                        [--epochs 300] [--before 20 2000] [--landed 100 2000 20000]
+                                       [--peer-program PROGRAM]
 
 backfill  CollegeMsg by day, 30-day window: all days in one pass, against single days in one process (spread over the
           history) and against `altneu run` commands, times the number of days.
@@ -18,13 +19,16 @@ constant  a graph of constant size with a history of `--before` epochs, publishe
           3,000 vertices, each edge alive for 20 epochs. Seconds and stages of three new epochs, and of one that is
           replaced in the middle of the history, in one warm session.
 load      an R-MAT graph of 1M edges as one epoch and 100 epochs of 1,000 changes, half of them deletions: one
-          `altneu backfill --all`, from a cold start, stage by stage; then single epochs, and what quality costs.
+          `altneu backfill --all`, from a cold start, stage by stage; then single epochs. Beside it, of the same
+          changes, `--peer-program`: a program on differential dataflow that counts triangles in memory (FILE wcoj
+          WORKERS, which prints worker, epoch, count and seconds).
 Prints tables in Markdown; medians with the least and the greatest.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import resource
 import statistics
@@ -40,13 +44,17 @@ from typing import Any
 
 import numpy as np
 
+from altneu.algorithms.algebra.time_lattice import FOREVER
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local.demo import land_messages, with_daily_epochs
 from altneu.pipeline.maintenance.compact import compact
+from altneu.pipeline.reading import views
 from altneu.pipeline.report import render_index, render_page, write_pages
 from altneu.pipeline.state import clock
 from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.state.records import Revision
 from altneu.pipeline.state.stage_results import Facts, TrianglesFacts, TrussFacts
+from altneu.pipeline.storage.duckdb_tables import DuckTables, Query
 from altneu.pipeline.storage.session import start_session
 from altneu.pipeline.tasks import airflow_page
 from tests import benchmarks, home_helpers
@@ -268,7 +276,26 @@ def revisions(folder: Path, epochs: int) -> None:
     clock.read_clock = real
 
 
-def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
+def count_with_peer(folder: Path, home: Home, revision: Revision, program: str) -> tuple[float, int]:
+    """Return the seconds of a program on differential dataflow for the published changes, and its last count."""
+    tables, file = DuckTables(home), folder / "changes.txt"
+    edges = tables.read_table("edges", revision)
+    ends = f"SELECT until AS epoch, a, b, -diff AS diff FROM ({edges.sql}) WHERE until < {FOREVER}"
+    changes = f"SELECT epoch, a, b, diff FROM ({edges.sql}) UNION ALL {ends}"
+    net = f"SELECT epoch, a, b, sum(diff) AS diff FROM ({changes}) GROUP BY ALL HAVING sum(diff) <> 0 ORDER BY ALL"
+    rows = tables.to_arrow(Query(net, edges.arrow_tables))
+    np.savetxt(file, np.stack([rows[name].to_numpy().astype(np.int64) for name in rows.column_names], axis=1), "%d")
+    begin = time.perf_counter()
+    output = subprocess.run(
+        [program, str(file), "wcoj", str(os.cpu_count())], stdout=subprocess.PIPE, text=True, check=True
+    )
+    seconds = time.perf_counter() - begin
+    counts = [line.split("\t") for line in output.stdout.splitlines()]
+    last = max(int(epoch) for _, epoch, *_ in counts)
+    return seconds, sum(int(count) for _, epoch, count, _ in counts if int(epoch) == last)
+
+
+def load(folder: Path, peer: str | None, scale: int = 17, epochs: int = 100) -> None:
     home = Home.open(folder / "load", create=True)
     rng = np.random.default_rng(3)
     a, b = rmat(scale, 9)
@@ -286,6 +313,13 @@ def load(folder: Path, scale: int = 17, epochs: int = 100) -> None:
     print(f"| `altneu backfill --all`, a process | {seconds:.1f} | |")
     for row in ledger.stages.select(ledger.revisions.get().run_id):
         print(f"| {row.stage} | {row.seconds:.1f} | {chosen(row.facts)} |")
+    if peer:
+        peer_seconds, count = count_with_peer(folder, home, ledger.revisions.get(), peer)
+        totals = views.select_totals(home, ledger)
+        assert totals[-1]["triangles"] == count, (totals, count)
+        print(
+            f"| differential dataflow (Rust), counts alone | {peer_seconds:.1f} | {seconds / peer_seconds:.1f} times as long |"
+        )
     singles: dict[str, list[float]] = {}
     for epoch in range(epochs + 1, epochs + 5):
         change(epoch)
@@ -308,6 +342,7 @@ def main() -> None:
     parser.add_argument("tables", nargs="*", default=["backfill", "many", "load", "long"])
     parser.add_argument("--epochs", type=int, default=300)
     parser.add_argument("--landed", type=int, nargs="+", default=[100, 2_000, 20_000])
+    parser.add_argument("--peer-program")
     parser.add_argument("--before", type=int, nargs="+", default=[20, 2_000])
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -316,7 +351,7 @@ def main() -> None:
                 "backfill": backfill,
                 "many": many,
                 "commands": lambda path: commands(path, options.landed),
-                "load": load,
+                "load": lambda path: load(path, options.peer_program),
                 "long": lambda path: long(path, options.epochs),
                 "revisions": lambda path: revisions(path, options.epochs),
                 "constant": lambda path: constant(path, options.before),
