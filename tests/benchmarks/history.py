@@ -314,12 +314,10 @@ def load(folder: Path, peer: str | None, scale: int = 17, epochs: int = 100) -> 
     for row in ledger.stages.select(ledger.revisions.get().run_id):
         print(f"| {row.stage} | {row.seconds:.1f} | {chosen(row.facts)} |")
     if peer:
-        peer_seconds, count = count_with_peer(folder, home, ledger.revisions.get(), peer)
+        alone, count = count_with_peer(folder, home, ledger.revisions.get(), peer)
         totals = views.select_totals(home, ledger)
         assert totals[-1]["triangles"] == count, (totals, count)
-        print(
-            f"| differential dataflow (Rust), counts alone | {peer_seconds:.1f} | {seconds / peer_seconds:.1f} times as long |"
-        )
+        print(f"| differential dataflow (Rust), counts alone | {alone:.1f} | {seconds / alone:.1f} times as long |")
     singles: dict[str, list[float]] = {}
     for epoch in range(epochs + 1, epochs + 5):
         change(epoch)
