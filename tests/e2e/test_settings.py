@@ -19,6 +19,7 @@ from altneu.pipeline.reading import views
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.run import planning, runner
 from altneu.pipeline.state.ledger import Ledger
+from altneu.pipeline.storage.duckdb_tables import DuckTables
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
 
@@ -151,3 +152,18 @@ def test_what_spark_reads_is_read_without_it(spark: SparkSession) -> None:
             assert not spark_reads, (text, str(error))
             refused.append(text)
     assert len(texts) > 60 and len(refused) > 12
+
+
+def test_a_value_may_get_another_type_until_something_is_published(tmp_path: Path) -> None:
+    """The first run has made the tables, and was stopped: the next one reads the values by the new type."""
+    home, ledger = home_helpers.make(tmp_path / "home", '[values]\nw = "long"\n')
+    home_helpers.put(home, 1, [(1, 2, 7, "upsert", 0)])
+    stopped = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [1]))
+    assert stopped is not None
+    runner.execute_stage(home, ledger, stopped, "ingest")
+
+    home, ledger = home_helpers.make(home.path, '[values]\nw = "double"\n')
+    home_helpers.put(home, 1, [(1, 2, 7.5, "upsert", 0)])  # type: ignore[list-item]
+    revision, tables = home_helpers.run(home, ledger, [1]), DuckTables(home)
+    assert revision is not None
+    assert tables.to_arrow(tables.read_table("upserts", revision))["w"].to_pylist() == [7.5]
