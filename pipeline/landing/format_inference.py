@@ -10,7 +10,7 @@ names its columns, in every format: `_` skips a column, another word renames it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import UsageError
@@ -112,18 +112,7 @@ def infer_format(home: Home, sources: list[Source], options: LandOptions) -> Raw
     used = {name: types[name] for name in order if name != "_"}
     required = frozenset({"src", "dst"} | ({options.time_column} if options.time_column else set()))
     optional = frozenset(used) - required
-    layouts = {
-        sample.source: RowSchema(
-            used,
-            optional,
-            file_columns,
-            sample.separator,
-            bool(sample.header),
-            sample.comment,
-            _list_fields(sample, file_columns),
-        )
-        for sample, file_columns in zip(samples, names, strict=True)
-    }
+    layouts = _list_layouts(samples, names, used, optional)
     remarks = {
         sample.source: _describe_surprises(sample, file_columns)
         for sample, file_columns in zip(samples, names, strict=True)
@@ -149,19 +138,26 @@ def infer_relation_format(home: Home, sources: list[Source], options: LandOption
             f"--columns …   (the file's columns in order; _ skips one), or [relations] {options.relation}",
         )
     used = {name: schema.types[name] for name in order if name != "_"}
-    layouts = {
+    layouts = _list_layouts(samples, names, used, schema.optional & used.keys())
+    return RawFormat(home, order, layouts, None, {}, {})
+
+
+def _list_layouts(
+    samples: Sequence[Sample], names: Sequence[tuple[str, ...]], types: Mapping[str, str], optional: frozenset[str]
+) -> dict[Source, RowSchema]:
+    """Return how each file is read: its own columns, separator and header, with the same types and optional columns."""
+    return {
         sample.source: RowSchema(
-            used,
-            schema.optional & used.keys(),
-            file_columns,
+            types,
+            optional,
+            columns,
             sample.separator,
             bool(sample.header),
             sample.comment,
-            _list_fields(sample, file_columns),
+            _list_fields(sample, columns),
         )
-        for sample, file_columns in zip(samples, names, strict=True)
+        for sample, columns in zip(samples, names, strict=True)
     }
-    return RawFormat(home, order, layouts, None, {}, {})
 
 
 def read_first_rows(source: Source, layout: RowSchema) -> list[list[str]]:
