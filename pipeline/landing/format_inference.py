@@ -10,7 +10,7 @@ names its columns, in every format: `_` skips a column, another word renames it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..errors import UsageError
@@ -143,7 +143,7 @@ def infer_relation_format(home: Home, sources: list[Source], options: LandOption
 
 
 def _list_layouts(
-    samples: Sequence[Sample], names: Sequence[tuple[str, ...]], types: Mapping[str, str], optional: frozenset[str]
+    samples: Sequence[Sample], names: Sequence[tuple[str, ...]], types: dict[str, str], optional: frozenset[str]
 ) -> dict[Source, RowSchema]:
     """Return how each file is read: its own columns, separator and header, with the same types and optional columns."""
     return {
