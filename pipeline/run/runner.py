@@ -319,11 +319,12 @@ def _record_interruption(ledger: Ledger, run_id: str) -> Iterator[None]:
         yield
     except Interrupted as stop:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
-            if stop.during is None:  # the signal came between two stages
+            if stop.during is None:  # the signal came between two stages, or after the last one
                 done = {row.stage for row in ledger.stages.select(run_id) if row.state is StageState.DONE}
-                stop.during = next((name for name in NAMES if name not in done), NAMES[-1])
+                needed = [stage.name for stage in STAGES if stage.is_needed(ledger.runs.get(run_id).config)]
+                stop.during = next((name for name in needed if name not in done), None)
             # This is repeated here because the stage's own write may have been interrupted.
-            ledger.runs.finish(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during}")
+            ledger.runs.finish(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during or NAMES[-1]}")
             ledger.runs.release_lease(run_id)
         raise
 

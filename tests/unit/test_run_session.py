@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from altneu.pipeline.errors import LeaseLost, RevisionConflict, RunFailed
 from altneu.pipeline.home.home import Home
+from altneu.pipeline.interrupt import Interrupted
+from altneu.pipeline.run import runner, stages
 from altneu.pipeline.run.run_session import RunSession, classify
 from altneu.pipeline.state.ledger import Ledger
-from altneu.pipeline.state.records import RunKind, RunState
+from altneu.pipeline.state.records import RunKind, RunState, StageState
 from altneu.pipeline.state.stage_results import FailedFacts
 
 
@@ -77,3 +80,27 @@ def test_a_conflict_is_no_failure() -> None:
     assert (outcome.state, outcome.what, outcome.next) == ("superseded", conflict.what, conflict.next)
     assert outcome.interruption is None
     assert classify(SystemExit(143), "edges").what == "interrupted during edges (SystemExit: 143)"
+
+
+@pytest.mark.parametrize(
+    ("config", "done", "during"),
+    [
+        ({}, stages.NAMES[:2], "triangles"),
+        ({}, [name for name in stages.NAMES if name not in ("queries", "publish", "report")], "publish"),
+        ({"queries": ["by_sender"]}, [name for name in stages.NAMES if name not in ("queries", "publish")], "queries"),
+        # what is interrupted then is the command that has called the run
+        ({}, [name for name in stages.NAMES if name != "queries"], None),
+        ({"queries": ["by_sender"]}, stages.NAMES, None),
+    ],
+)
+def test_an_interruption_between_stages_names_the_next_that_the_run_needs(
+    config: dict[str, object], done: list[str], during: str | None, ledger: Ledger
+) -> None:
+    ledger.runs.create("r", 0, epochs=[1], config=config)
+    for name in done:
+        ledger.stages.record("r", name, StageState.DONE, time.time())
+    with pytest.raises(Interrupted) as raised, runner._record_interruption(ledger, "r"):
+        raise Interrupted("SIGTERM")
+    run = ledger.runs.get("r")
+    assert raised.value.during == during
+    assert (run.state, run.error) == (RunState.INTERRUPTED, f"interrupted during {during or 'report'}")
