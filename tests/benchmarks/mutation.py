@@ -212,6 +212,7 @@ def examined(copy: Path, module: str, sample: int, seed: int) -> tuple[int, int,
     rng = random.Random(f"{seed} {module}")
     possible = mutants(code, rng)
     chosen = sorted(rng.sample(possible, min(sample, len(possible))), key=lambda one: one.line)
+    run(copy, suite, output, 1800)  # compiles what numba compiles, which takes longer than a default test may
     fine, seconds = run(copy, suite, output, 1800)
     if not fine:
         sys.exit(f"{module}: the tests fail without a mutant:\n{output.read_text()[-3000:]}")
