@@ -32,9 +32,9 @@ def execute_by_daemon(arguments: list[str]) -> None:
         return
     try:
         connection = _give_away(home, arguments)
-    except NoDaemon as reason:
-        if reason.reason and not {"-q", "--quiet"} & options.keys() and options.get("--log-format") != "json":
-            print(f"{reason.reason}; this command runs without it", file=sys.stderr)
+    except NoDaemon as absence:
+        if absence.reason and not {"-q", "--quiet"} & options.keys() and options.get("--log-format") != "json":
+            print(f"{absence.reason}; this command runs without it", file=sys.stderr)
         caller.uses_daemon = False
         return
     _exit_as(_await_exit(connection))

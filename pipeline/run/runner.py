@@ -321,7 +321,8 @@ def _record_interruption(ledger: Ledger, run_id: str) -> Iterator[None]:
         with contextlib.suppress(sa.exc.SQLAlchemyError, LeaseLost):
             if stop.during is None:  # the signal came between two stages, or after the last one
                 done = {row.stage for row in ledger.stages.select(run_id) if row.state is StageState.DONE}
-                needed = [stage.name for stage in STAGES if stage.is_needed(ledger.runs.get(run_id).config)]
+                config = ledger.runs.get(run_id).config
+                needed = [stage.name for stage in STAGES if stage.is_needed(config)]
                 stop.during = next((name for name in needed if name not in done), None)
             # This is repeated here because the stage's own write may have been interrupted.
             ledger.runs.finish(run_id, RunState.INTERRUPTED, f"interrupted during {stop.during or NAMES[-1]}")

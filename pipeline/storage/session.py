@@ -286,9 +286,9 @@ def session_for(home: Home, ledger: Ledger, count_rows: Callable[[], float] | No
         try:
             variables = read_environment(master or LOCAL, home.config.spark.conf)
             return shared_jvm.attach_session(home.path, rows, variables)
-        except NoDaemon as reason:
-            if reason.reason:
-                caller.show_line(f"{reason.reason}; Spark starts for this command alone")
+        except NoDaemon as absence:
+            if absence.reason:
+                caller.show_line(f"{absence.reason}; Spark starts for this command alone")
             else:
                 caller.show_line(
                     "Spark starts for this command alone; altneu daemon start keeps one ready for the next"

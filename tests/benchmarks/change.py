@@ -60,15 +60,16 @@ class Kind:
     audited: str = ""
 
 
-def made(path: Path, name: str, settings: str, serves: bool) -> Kind:
+def make_kind(path: Path, name: str, settings: str, serves: bool) -> Kind:
+    """Make a home that is measured; `serves`: with all serving tables."""
     tables = f"[publish]\ntables = {json.dumps([*serving_tables.KEYS])}\n" if serves else ""
     return Kind(name, *home_helpers.make(path, settings + tables))
 
 
 def measure(folder: Path, size: int, epochs: int, settings: str, serves: bool) -> None:
-    kinds = [made(folder / str(size), "as it is", settings, False)]
+    kinds = [make_kind(folder / str(size), "as it is", settings, False)]
     if serves:
-        kinds.append(made(folder / f"{size}-serving", "with serving tables", settings, True))
+        kinds.append(make_kind(folder / f"{size}-serving", "with serving tables", settings, True))
     a, b = by_rmat(size)
     for kind in kinds:
         put_rows(kind.home, 0, a, b, ["upsert"] * a.size)

@@ -82,7 +82,7 @@ def explore(world: Protocol, scene: str, bound: int, wide: bool) -> str:
         possible += len(deviations)
         return draw.sample(deviations, min(len(deviations), MOST // len(chosen)))
 
-    for execution in search(lambda: world.begin(works), chosen, bound, wide, choose=choose):
+    for execution in search(lambda: world.make_world(works), chosen, bound, wide, choose=choose):
         executions[len(execution.deviations)] += 1
     return f"{scene}: {executions[bound]:,} of {possible:,} executions with {bound} deviation(s), {seeds.NAME}={seed}"
 
@@ -176,12 +176,12 @@ BROKEN: dict[str, tuple[Variant, Works, int, str]] = {  # how, where it shows, w
 @pytest.mark.parametrize("variant", BROKEN)
 def test_a_broken_variant_is_caught(world: Protocol, monkeypatch: pytest.MonkeyPatch, variant: str) -> None:
     how, works, bound, found = BROKEN[variant]
-    world.begin(works)  # the two revisions before are sound
+    world.make_world(works)  # the two revisions before are sound
     how(world, monkeypatch)
     with pytest.raises(Violation, match=found):
         first = {"no pin": "write edges", "shared branch": "commit edges"}.get(variant, "")  # where these show
         wide = works is READING
-        for _ in search(lambda: world.begin(works), [list(works)], bound, wide, faults=False, first=first):
+        for _ in search(lambda: world.make_world(works), [list(works)], bound, wide, faults=False, first=first):
             pass
 
 

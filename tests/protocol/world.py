@@ -88,8 +88,8 @@ class Protocol:
         found: Any = self.engine.raw_connection().driver_connection
         return found  # type: ignore[no-any-return]
 
-    def begin(self, works: dict[str, Callable[[ProtocolWorld], Any]]) -> ProtocolWorld:
-        """A world with two published revisions."""
+    def make_world(self, works: dict[str, Callable[[ProtocolWorld], Any]]) -> ProtocolWorld:
+        """Return a world with two published revisions, in which each process does its own of `works`."""
         import copy
 
         if self.template is None:

@@ -155,12 +155,13 @@ def landed(world: ReportWorld, epoch: int) -> dict[str, Any] | None:
         "share": batch.bad / (len(batch.edges) + batch.bad),
         "history": history | {"quarantined": sum(b.bad for _, b in past)},
         "former": former,
-        "moved": moved(world, epoch, mine[-1].revision),
+        "moved": expect_later_changes(world, epoch, mine[-1].revision),
         "quarantine_sample": [],
     }
 
 
-def moved(world: ReportWorld, epoch: int, revision: int) -> Any:
+def expect_later_changes(world: ReportWorld, epoch: int, revision: int) -> Any:
+    """Return what the page has to say of how a revision has changed the epochs after `epoch`; None: of nothing."""
     one, newest = world.of(revision), world.newest
     assert newest
     until = min(world.of(revision - 1).frontier, newest.frontier) if revision > 1 else epoch
@@ -315,8 +316,8 @@ def expected(world: ReportWorld, epoch: int) -> dict[str, Any]:
     }
 
 
-def judge(world: ReportWorld) -> None:
-    """Every document, the index, `status` and every page that lies in the reports."""
+def assert_all_documents(world: ReportWorld) -> None:
+    """Compare every document, the index, `status` and every page in the reports with what the history says."""
     home, ledger = world.seed.home, world.seed.ledger
     epochs = list(range(DAY - 1, DAY + DAYS + 1))
     state = ReportState(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
@@ -500,7 +501,7 @@ def history(path: Path, seed: int, steps: int, toml: str = DAILY) -> None:
             newest = world.tried[-1:] if story[-1].startswith(("fail", "stop", "lose")) else world.revisions[-1:]
             wanted = [epoch for one in newest for epoch in one.epochs]
             write(world.seed.home, world.seed.ledger, [e for e in wanted if world.dice.random() < 0.8])
-            judge(world)
+            assert_all_documents(world)
     except AssertionError as error:
         raise AssertionError(f"seed {seed}, after {'; '.join(story)}: {error}") from error
 

@@ -44,8 +44,8 @@ class ClaimWorld:
         found = epoch_event_claims.claim_changes(str(self.home.path), ASSET, task, self.states.get, published)
         return {label: str(each["kind"]) for label, each in found["partitions"].items()}
 
-    def tell(self, task: str, own: int | None = None) -> dict[str, str]:
-        """The same; and Airflow has it."""
+    def deliver_changes(self, task: str, own: int | None = None) -> dict[str, str]:
+        """Claim the changes for a task, and confirm that Airflow has them. Return epoch → what it is told."""
         said = self.claim(task, own)
         self.states[task] = "success"
         epoch_event_claims.confirm_changes(str(self.home.path), ASSET, task)
@@ -60,19 +60,19 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> ClaimWorld:
 
 def test_what_others_have_published_is_told_with_the_own(world: ClaimWorld) -> None:
     world.publish(1)  # of before anybody followed
-    assert world.tell("a", world.publish(2, 3)) == {"2": "new", "3": "new"}
-    assert world.tell("b") == {}
+    assert world.deliver_changes("a", world.publish(2, 3)) == {"2": "new", "3": "new"}
+    assert world.deliver_changes("b") == {}
     world.publish(4)
     world.publish(3)
-    assert world.tell("c", world.publish(5)) == {"3": "corrected", "4": "new", "5": "new"}
-    assert world.tell("d", 5) == {} == world.tell("d")  # again, of the same run
+    assert world.deliver_changes("c", world.publish(5)) == {"3": "corrected", "4": "new", "5": "new"}
+    assert world.deliver_changes("d", 5) == {} == world.deliver_changes("d")  # again, of the same run
 
 
 def test_a_first_look_begins_with_what_is_published_then(world: ClaimWorld) -> None:
     world.publish(1)
-    assert world.tell("a") == {}
+    assert world.deliver_changes("a") == {}
     world.publish(2)
-    assert world.tell("b") == {"2": "new"}
+    assert world.deliver_changes("b") == {"2": "new"}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_the_claim_of_a_task_that_did_not_confirm(
     world: ClaimWorld, state: str | None, again: dict[str, str] | None
 ) -> None:
     world.publish(1)
-    assert world.tell("first") == {}
+    assert world.deliver_changes("first") == {}
     world.publish(2)
     assert world.claim("a") == {"2": "new"}
     world.states["a"] = state
@@ -98,26 +98,26 @@ def test_the_claim_of_a_task_that_did_not_confirm(
         with pytest.raises(RunInProgress):
             world.claim("b")
         world.states["a"], again = "success", {"3": "new"}
-    assert world.tell("b") == again
+    assert world.deliver_changes("b") == again
     epoch_event_claims.confirm_changes(str(world.home.path), ASSET, "a")  # late: its claim is not its own any more
     assert delivery_cursors.read_cursor(world.ledger, ASSET) == delivery_cursors.DeliveryCursor(3)
-    assert world.tell("c") == {}
+    assert world.deliver_changes("c") == {}
 
 
 def test_a_task_that_is_tried_again_tells_its_claim(world: ClaimWorld) -> None:
     assert world.claim("a", world.publish(1)) == {"1": "new"}
     world.publish(1)
-    assert world.tell("a", 1) == {"1": "new"}  # with the newest totals: it was never told before
-    assert world.tell("b") == {}
+    assert world.deliver_changes("a", 1) == {"1": "new"}  # with the newest totals: it was never told before
+    assert world.deliver_changes("b") == {}
 
 
 def test_of_many_tasks_at_once_each_change_is_told_by_one(world: ClaimWorld) -> None:
     world.publish(1)
-    world.tell("first")
+    world.deliver_changes("first")
     world.publish(*range(2, 8))
     ready, said = threading.Barrier(6), list[Any]()
 
-    def work(task: str) -> None:
+    def claim_at_once(task: str) -> None:
         ready.wait()
         world.states[task] = "running"
         try:
@@ -125,7 +125,7 @@ def test_of_many_tasks_at_once_each_change_is_told_by_one(world: ClaimWorld) -> 
         except RunInProgress as error:
             said.append(error)
 
-    threads = [threading.Thread(target=work, args=(f"task {n}",)) for n in range(6)]
+    threads = [threading.Thread(target=claim_at_once, args=(f"task {n}",)) for n in range(6)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -155,7 +155,7 @@ def test_what_is_said_of_several_publications(
     world: ClaimWorld, steps: Iterable[Iterable[int]], kinds: dict[str, str]
 ) -> None:
     world.publish(1)
-    world.tell("first")
+    world.deliver_changes("first")
     for epochs in steps:
         world.publish(*epochs)
-    assert world.tell("a") == kinds
+    assert world.deliver_changes("a") == kinds

@@ -32,11 +32,8 @@ def audit_run(run: RunContext) -> AuditFacts:
     in_full = decision.mode == FULL or why is not None
     if why is not None:
         run.say(f"there is no proof ({why}): recomputing")
-    held = (
-        read_held_rows(run, first=None, recomputed=len(decision.epochs))
-        if in_full
-        else read_held_rows(run, first=first_affected_epoch(run), recomputed=0)
-    )
+    first, recomputed = (None, len(decision.epochs)) if in_full else (first_affected_epoch(run), 0)
+    held = read_held_rows(run, first=first, recomputed=recomputed)
     # The recomputation is one task per epoch, and the other checks are many short queries: they run at the same time.
     with ThreadPoolExecutor(2) as pool:
         full = pool.submit(_recompute_epochs, run, held, decision.epochs) if in_full else None
@@ -46,9 +43,9 @@ def audit_run(run: RunContext) -> AuditFacts:
         if full is None and proof is not None and proof.rows:  # a recomputation finds the differing rows
             run.say("the proof fails: recomputing")
             wrong = min(row["epoch"] for row in proof.rows)
-            epochs = sorted({*decision.epochs, wrong})
-            everything = read_held_rows(run, first=None, recomputed=len(epochs))
-            full = pool.submit(_recompute_epochs, run, everything, epochs)
+            recounted = sorted({*decision.epochs, wrong})
+            everything = read_held_rows(run, first=None, recomputed=len(recounted))
+            full = pool.submit(_recompute_epochs, run, everything, recounted)
         if proof is not None:
             part = f"{proof.part.which + 1} of {proof.part.parts}" if proof.part else None
             names = {epoch: labels(epoch) for epoch in (*proof.epochs, *(row["epoch"] for row in proof.rows))}

@@ -55,8 +55,6 @@ def read_held_rows(run: RunContext, *, first: int | None, recomputed: int) -> He
         return None
     reader = _Reader(run)
     delta = {table: reader.read_written_rows(table) for table in run.warehouse.collections}
-    if run.parent.frontier is None:  # nothing was published before
-        return HeldRows(delta, delta, conditions)
     if first is None or not _is_proved_by_delta(run):
         return HeldRows({table: reader.read_rows(table, "true") for table in delta}, delta, conditions)
     return HeldRows(reader.read_compared_rows(delta, first), delta, conditions)
@@ -73,8 +71,9 @@ def count_held_rows(run: RunContext, *, whole: bool) -> tuple[int, int]:
     costs = [row.facts.cost for row in run.ledger.stages.select(run.run_id)]
     written = sum(cost.rows or 0 for cost in costs if cost is not None)
     share = _recounted_share(run)
-    parts = share.scope.parts if share is not None else 0
-    return written + (run.count_read_rows() // parts if parts else 0), edges // parts if parts else 0
+    if share is None:
+        return written, 0
+    return written + run.count_read_rows() // share.scope.parts, edges // share.scope.parts
 
 
 def _compares_all_pairs(run: RunContext) -> bool:
