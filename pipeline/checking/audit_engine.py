@@ -25,7 +25,7 @@ from ..storage.table_schemas import MOTIFS, TABLES
 from . import duckdb_audit, motif_reference
 from .reported_totals_check import differing_rows, differing_totals, reported_totals
 
-# Of rows that one process holds at once, which are 5.5 GB at most. With three million an audit took 3.5 s, and Spark's 25 s.
+# Of rows that one process holds, at most 5.5 GB. With three million an audit took 3.5 s, and Spark's 25 s.
 MOST_ROWS = 10_000_000
 MOST_EDGES = 5_000_000  # of all epochs that are recomputed: with more, Spark's tasks side by side are quicker
 
