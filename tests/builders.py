@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
-from altneu.pipeline.home.home import Home
 from altneu.pipeline.reading import views
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.state.ledger import Ledger
@@ -71,16 +70,17 @@ def draw_batches(
     return rows
 
 
-def assert_same_state(home: Home, ledger: Ledger, expected: History) -> None:
+def assert_same_state(ledger: Ledger, expected: History) -> None:
     """Compare what readers see at every epoch up to the frontier with a recomputation from the batches: totals, and
     the trussness of every edge."""
+    home = ledger.home
     live_for = home.config.edges.live_for
     named = home.config.vertices.ids == "string"
     graph, row = Graph(home.path).arrow, ledger.revisions.get()
     if row.frontier is None:
         assert not any(expected.values())
         return
-    shown = {each["epoch"]: each for each in views.select_totals(home, ledger, all_epochs=True)}
+    shown = {each["epoch"]: each for each in views.select_totals(ledger, all_epochs=True)}
     assert row.frontier == max(expected) and set(shown) == set(range(min(expected), row.frontier + 1))
     for epoch in shown:
         edges = reference.edges(dict(expected), epoch, live_for)

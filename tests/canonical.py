@@ -40,7 +40,7 @@ class History:
         shutil.copytree(self._folder, to)
         home = Home.open(to)
         relocate_home(home)
-        return home, Ledger(home.database)
+        return home, Ledger(home)
 
 
 def make_history(spark: SparkSession, folder: Path, make: Callable[[Path], object]) -> History:
@@ -65,8 +65,8 @@ def publish_numbers(path: Path) -> None:
     home_helpers.put(home, 1, make_clique(1, 2, 3, 4))
     home_helpers.put(home, 2, make_clique(4, 5, 6))
     home_helpers.put(home, 3, [upsert(1, 7)])
-    home_helpers.run(home, ledger, [1, 2])
-    home_helpers.run(home, ledger, [3])
+    home_helpers.run(ledger, [1, 2])
+    home_helpers.run(ledger, [3])
 
 
 def land_correction(path: Path) -> tuple[Home, Ledger]:
@@ -74,7 +74,7 @@ def land_correction(path: Path) -> tuple[Home, Ledger]:
     home, ledger = home_helpers.make(path)
     k4 = make_clique(0, 1, 2, 3)
     home_helpers.put(home, 0, k4)
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     home_helpers.put(home, 0, k4[1:])
     home_helpers.put(home, 1, [upsert(0, 9), upsert(1, 9)])
     return home, ledger
@@ -90,4 +90,4 @@ def numbers(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Hi
 def held_correction(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> History:
     """What `land_correction` lands, computed and held."""
     folder = tmp_path_factory.mktemp("held") / "home"
-    return make_history(spark, folder, lambda path: home_helpers.hold(*land_correction(path), [0, 1]))
+    return make_history(spark, folder, lambda path: home_helpers.hold(land_correction(path)[1], [0, 1]))

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from altneu.pipeline.home.home import Home
+from altneu.pipeline.home.home import Config, Home
 from altneu.pipeline.landing.local_landing import seal_folder
 from altneu.pipeline.run import planning, runner, stages
 from altneu.pipeline.run.choices.plan_choices import TrussChoice
@@ -29,7 +29,14 @@ def make(path: Path, toml: str = "") -> tuple[Home, Ledger]:
     path.mkdir(parents=True, exist_ok=True)
     (path / "altneu.toml").write_text(toml)
     home = Home.open(path)
-    return home, Ledger(home.database)
+    return home, Ledger(home)
+
+
+def open_database(uri: str, *, writes: bool = False) -> Ledger:
+    """Open the ledger of a home of which nothing exists but its database."""
+    config = Config()
+    storage = config.storage.model_copy(update={"database": uri})
+    return Ledger(Home(Path(), config.model_copy(update={"storage": storage})), writes)
 
 
 def put(home: Home, epoch: int, rows: Iterable[Row]) -> None:
@@ -51,14 +58,14 @@ def remove(home: Home, epoch: int) -> None:
     shutil.rmtree(home.landing / f"epoch={home.schedule.format_label(epoch)}")
 
 
-def run(home: Home, ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:
-    return run_as_planned(home, ledger, planning.plan_epochs(home, ledger, epochs, remove=remove))
+def run(ledger: Ledger, epochs: Iterable[int], remove: bool = False) -> Revision | None:
+    return run_as_planned(ledger, planning.plan_epochs(ledger, epochs, remove=remove))
 
 
-def run_as_planned(home: Home, ledger: Ledger, plan: planning.Plan) -> Revision | None:
+def run_as_planned(ledger: Ledger, plan: planning.Plan) -> Revision | None:
     """Run a plan, and hold the run to what was shown of it: each decision went one of the ways that were open."""
-    shown = forecast_run(home, ledger, plan).decisions
-    revision = runner.execute_run(home, ledger, plan)
+    shown = forecast_run(ledger, plan).decisions
+    revision = runner.execute_run(ledger, plan)
     assert not isinstance(revision, RunRecord)
     for decision in shown if revision else []:
         facts = ledger.stages.get_facts(revision.run_id, decision.FACTS)
@@ -74,16 +81,16 @@ def branches(refs: Iterable[str]) -> set[str]:
     return {name for name in refs if not re.fullmatch(r"r\d+", name)}
 
 
-def hold(home: Home, ledger: Ledger, epochs: Iterable[int]) -> RunRecord:
+def hold(ledger: Ledger, epochs: Iterable[int]) -> RunRecord:
     """Run some epochs without publishing them."""
-    run = runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, epochs), hold=True)
+    run = runner.execute_run(ledger, planning.plan_epochs(ledger, epochs), hold=True)
     assert isinstance(run, RunRecord)
     return run
 
 
-def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> dict[str, float]:
+def run_without(ledger: Ledger, epoch: int, skip: Iterable[str]) -> dict[str, float]:
     """Publish one epoch without some of its stages, for benchmarks of the others; seconds of each that ran."""
-    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
+    run_id = runner.begin_run(ledger, planning.plan_epochs(ledger, [epoch]))
     assert run_id is not None
     seconds = {}
     for name in stages.NAMES:
@@ -91,7 +98,7 @@ def run_without(home: Home, ledger: Ledger, epoch: int, skip: Iterable[str]) -> 
         if name in skip:
             ledger.stages.record(run_id, name, StageState.DONE, begin, from_json(name, {"failed": 0}))
         else:
-            runner.execute_stage(home, ledger, run_id, name)
+            runner.execute_stage(ledger, run_id, name)
             seconds[name] = time.time() - begin
     return seconds
 

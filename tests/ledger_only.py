@@ -127,9 +127,9 @@ class MemoryReader(DuckTables):
         return sum(self._tables.snapshot_size(table, pins[table]).rows for table in tables if table in pins)
 
 
-def write_again(owner: LedgerOnly, home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
+def write_again(owner: LedgerOnly, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
     """Take the place of `rollback.rewrite_revision`."""
-    tables = owner.tables(home)
+    tables = owner.tables(ledger.home)
     return {
         table: tables.rewrite_on_branch(table, run_id, pin, tables.shown(table, pin, target))
         for table, pin in target.snapshots.items()

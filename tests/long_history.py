@@ -40,7 +40,7 @@ def fill_history(
     path.mkdir(parents=True, exist_ok=True)
     (path / "altneu.toml").write_text("[ingest]\nsettle = 0\n")
     home = Home.open(path)
-    ledger, rows = Ledger(home.database, writes=True), {name: [] for name in db.metadata.tables}  # type: ignore[var-annotated]
+    ledger, rows = Ledger(home, writes=True), {name: [] for name in db.metadata.tables}  # type: ignore[var-annotated]
     for number, begin in enumerate(range(first, first + epochs, at_once), revision):
         mine = range(begin, min(begin + at_once, first + epochs))
         _put_run(rows, number, mine)

@@ -15,10 +15,10 @@ from altneu.pipeline.run.stages import report as report_stage
 def skip_pages(patch: pytest.MonkeyPatch) -> None:
     """Let runs, rollbacks, compactions and decisions write no pages. `altneu report` writes them still."""
 
-    def write_none(home: Any, ledger: Any, epochs: Iterable[int]) -> tuple[list[str], None]:
+    def write_none(ledger: Any, epochs: Iterable[int]) -> tuple[list[str], None]:
         return [], None
 
-    def refresh_none(home: Any, ledger: Any, epochs: Iterable[int] = ()) -> None:
+    def refresh_none(ledger: Any, epochs: Iterable[int] = ()) -> None:
         return None
 
     for module in (report, report_stage):

@@ -261,7 +261,7 @@ def audit_published(
         return warehouse.read_table(table, revision)
 
     wanted = sorted(epochs)
-    ledger = Ledger(warehouse.home.database)
+    ledger = Ledger(warehouse.home)
     shown = reported_totals(ledger, revision, wanted)
     with warehouse.size_plans(revision):
         placed = truss_checkpoint_table.read_labels(warehouse, graph_cache.saved_checkpoint(ledger, revision))
@@ -296,7 +296,7 @@ def _check_serving_tables(
     """Check all rows of the serving tables of a published revision at some epochs."""
     from altneu.expectations.suite import check_serving_tables
 
-    ledger = Ledger(warehouse.home.database)
+    ledger = Ledger(warehouse.home)
     sources = serving_table_checks.ServingTableInputs(
         read,
         warehouse.home,

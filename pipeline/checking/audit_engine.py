@@ -68,7 +68,7 @@ def _unreachable_reason(home: Home, rows: int, edges: int) -> str | None:
 
 
 def audit_without_spark(
-    home: Home, ledger: Ledger, revision: Revision, epochs: list[int], say: Callable[[str], None]
+    ledger: Ledger, revision: Revision, epochs: list[int], say: Callable[[str], None]
 ) -> list[Check] | None:
     """Audit published epochs by a full recomputation, as `audit.audit_published` does, but explain no difference.
 
@@ -77,6 +77,7 @@ def audit_without_spark(
     """
     from altneu.expectations.suite import check_differences
 
+    home = ledger.home
     edges = ledger.stages.table_sizes().get("edges")
     if edges is None or not epochs or _has_more_to_check(home, revision):
         return None

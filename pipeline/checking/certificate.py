@@ -71,7 +71,7 @@ class CertificateScope:
         return f"certificate-r{self.row.revision}"
 
 
-def certified_scope(home: Home, ledger: Ledger, row: Revision, as_of: int | None = None) -> CertificateScope:
+def certified_scope(ledger: Ledger, row: Revision, as_of: int | None = None) -> CertificateScope:
     """Return all epochs that a revision answers for, or one of them.
 
     Raises:
@@ -79,13 +79,13 @@ def certified_scope(home: Home, ledger: Ledger, row: Revision, as_of: int | None
     """
     assert row.frontier is not None
     if as_of is not None:
-        require_answerable(home, row, as_of)
+        require_answerable(ledger.home, row, as_of)
         return CertificateScope(row, as_of, as_of)
     known = (epoch for _, _, epoch, _, _ in ledger.outputs.total_diffs(row.revision))
     return CertificateScope(row, min(known, default=row.frontier) if row.since is None else row.since, row.frontier)
 
 
-def write_certificate(home: Home, ledger: Ledger, engines: Engines, scope: CertificateScope, folder: Path) -> list[str]:
+def write_certificate(ledger: Ledger, engines: Engines, scope: CertificateScope, folder: Path) -> list[str]:
     """Write a certificate into an empty folder and verify it.
 
     Returns:
@@ -94,10 +94,10 @@ def write_certificate(home: Home, ledger: Ledger, engines: Engines, scope: Certi
     Raises:
         CheckFailed: What is published is wrong.
     """
-    tables = read_certified_rows(home, engines, scope)
+    tables = read_certified_rows(ledger.home, engines, scope)
     tables["totals"] = _list_totals(ledger, scope)
     _require_published_trussness(tables.pop("published"), tables["edges"], scope)
-    _write_folder(folder, tables, describe_certificate(home, ledger, scope))
+    _write_folder(folder, tables, describe_certificate(ledger, scope))
     return _verify_folder(folder, scope)
 
 
@@ -206,9 +206,9 @@ def _require_published_trussness(published: pa.Table, spans: pa.Table, scope: Ce
         )
 
 
-def describe_certificate(home: Home, ledger: Ledger, scope: CertificateScope) -> dict[str, Any]:
+def describe_certificate(ledger: Ledger, scope: CertificateScope) -> dict[str, Any]:
     """Return the manifest, but for the digests of its files."""
-    row, label = scope.row, home.schedule.format_label
+    row, label = scope.row, ledger.home.schedule.format_label
     recorded = {
         name: each for name, each in ledger.outputs.fingerprints_of(row.revision).items() if name in PROVED_COLLECTIONS
     }
@@ -226,16 +226,16 @@ def describe_certificate(home: Home, ledger: Ledger, scope: CertificateScope) ->
         "last": scope.last_epoch,
         "first_label": label(scope.first_epoch),
         "last_label": label(scope.last_epoch),
-        "batches": _list_landed(home, ledger, scope),
+        "batches": _list_landed(ledger, scope),
         "fingerprints": prints,
     }
 
 
-def _list_landed(home: Home, ledger: Ledger, scope: CertificateScope) -> list[dict[str, Any]]:
+def _list_landed(ledger: Ledger, scope: CertificateScope) -> list[dict[str, Any]]:
     """List the batches of a revision, with their files where these are still in the landing as they were read."""
     published = ledger.outputs.published_batches(scope.row.revision)
     published = {epoch: batch for epoch, batch in published.items() if epoch <= scope.last_epoch}
-    landed = list_batches(home)
+    landed = list_batches(ledger.home)
     digests = digest_files(ledger, [file for epoch in published if epoch in landed for file in landed[epoch].all_files])
     listed = []
     for epoch, batch in published.items():
@@ -245,7 +245,7 @@ def _list_landed(home: Home, ledger: Ledger, scope: CertificateScope) -> list[di
         ]
         digest = combine_digests(tag_digest(each["name"], each["sha256"]) for each in files) if files else EMPTY_DIGEST
         same = batch.digest == digest
-        facts = {"epoch": epoch, "label": home.schedule.format_label(epoch), "revision": batch.revision}
+        facts = {"epoch": epoch, "label": ledger.home.schedule.format_label(epoch), "revision": batch.revision}
         listed.append({**facts, "rows": batch.rows, "digest": batch.digest, "files": files if same else None})
     return listed
 

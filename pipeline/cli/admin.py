@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from ..errors import Exit
 from ..optional_dependencies import require_extras
-from .app import Group, app, open_home, register_command, setting, with_common_options
+from .app import Group, app, open_ledger, register_command, setting, with_common_options
 from .printing import Progress, err, format_ranges, out, print_rows, show_progress
 from .runs import DryRun
 
@@ -38,13 +38,13 @@ def compact(
     from ..maintenance import compact
     from ..storage.session import session_for
 
-    home, ledger = open_home(writes=not dry_run)
+    ledger = open_ledger(writes=not dry_run)
     if dry_run:
-        _print_compaction(home, ledger)
+        _print_compaction(ledger)
         return
     started = time.time()
     with show_progress("compact") as say:
-        facts = compact.compact(home, ledger, session_for(home, ledger), grace * 3600, say)
+        facts = compact.compact(ledger, session_for(ledger), grace * 3600, say)
     rows = []
     for name, after in facts.tables.items():
         before = facts.before[name]
@@ -60,7 +60,7 @@ def compact(
     out.print("verified: the new tables have the fingerprints of the old ones at every kept epoch and revision")
     readable = format_ranges(ledger.revisions.list_readable())
     out.print(
-        f"the tables answer for {_describe_answers(home, facts.since)}, at revisions {readable}; "
+        f"the tables answer for {_describe_answers(ledger.home, facts.since)}, at revisions {readable}; "
         f"{facts.expired_snapshots} snapshots and {facts.orphans} orphaned files deleted "
         f"({time.time() - started:.1f} s)"
     )
@@ -72,11 +72,11 @@ def _describe_answers(home: Home, since: int | None) -> str:
     return "all epochs" if since is None else f"epochs from {home.schedule.format_label(since)} on"
 
 
-def _print_compaction(home: Home, ledger: Ledger) -> None:
+def _print_compaction(ledger: Ledger) -> None:
     from ..maintenance.compact import choose_retention
 
     row = ledger.revisions.require_published()
-    since, _, dropped = choose_retention(home, ledger, row)
+    since, _, dropped = choose_retention(ledger, row)
     kept = [
         revision.revision
         for revision in ledger.revisions.list_all()
@@ -87,7 +87,7 @@ def _print_compaction(home: Home, ledger: Ledger) -> None:
         f"would rewrite {len(sizes)} tables ({sum(s.files for s in sizes):,} files now, "
         f"{decimal(sum(s.bytes for s in sizes))})"
     )
-    out.print(f"  epochs     the tables answer for {_describe_answers(home, since)} afterwards")
+    out.print(f"  epochs     the tables answer for {_describe_answers(ledger.home, since)} afterwards")
     out.print(f"  revisions  {format_ranges(kept)} can be read afterwards; {format_ranges(dropped) or 'none'} expired")
 
 
@@ -240,7 +240,7 @@ def demo() -> None:
     from ..local import demo
 
     require_extras("the demo", "demo", "quality")
-    demo.run_demo(open_home(create=True, writes=True)[0], setting.home, Progress(), out)
+    demo.run_demo(open_ledger(create=True, writes=True).home, setting.home, Progress(), out)
 
 
 local_airflow = typer.Typer(invoke_without_command=True)
@@ -264,7 +264,7 @@ def airflow(
         return
     from ..local.airflow import run_standalone
 
-    open_home(create=True, writes=True)
+    open_ledger(create=True, writes=True)
     run_standalone(setting.home, port=port, connect=connect, say=lambda text: out.print(text, markup=False))
 
 
@@ -315,4 +315,4 @@ def connect(
     """
     from ..local.connect import serve_connect
 
-    serve_connect(open_home(create=True)[0], host, port, lambda text: out.print(text, markup=False))
+    serve_connect(open_ledger(create=True).home, host, port, lambda text: out.print(text, markup=False))

@@ -23,7 +23,6 @@ from ..storage.daemon_client import caller
 from .printing import err
 
 if TYPE_CHECKING:
-    from ..home.home import Home
     from ..state.ledger import Ledger
 
 app = typer.Typer(
@@ -69,7 +68,7 @@ class CallOptions:
     verbose: bool = False
     command: str | None = None
     outcome: Callable[[], str] = lambda: UNCHANGED  # what is said when a signal ends the command
-    changed_home: tuple[Home, Ledger] | None = None  # the home that this command may have changed
+    changed_ledger: Ledger | None = None  # of the home that this command may have changed
 
 
 setting = CallOptions()
@@ -141,7 +140,7 @@ def options(
     ] = False,
 ) -> None:
     setting.home, setting.quiet, setting.verbose = Path(os.environ.get("ALTNEU_HOME") or ".altneu"), False, False
-    setting.command, setting.outcome, setting.changed_home = context.invoked_subcommand, CallOptions.outcome, None
+    setting.command, setting.outcome, setting.changed_ledger = context.invoked_subcommand, CallOptions.outcome, None
     form = os.environ.get("ALTNEU_LOG_FORMAT") or LogFormat.text
     if form not in set(LogFormat):
         raise UsageError(f"ALTNEU_LOG_FORMAT = {form!r} is not allowed: it has to be {' or '.join(LogFormat)}.")
@@ -243,8 +242,8 @@ def _common_options(
     """Declare the options that every command takes."""
 
 
-def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]:
-    """Open the home of this call and return it with its ledger.
+def open_ledger(create: bool = False, writes: bool = False) -> Ledger:
+    """Open the ledger of this call's home.
 
     Args:
         create: Make the home if it does not exist.
@@ -253,14 +252,13 @@ def open_home(create: bool = False, writes: bool = False) -> tuple[Home, Ledger]
     from ..home.home import Home
     from ..state import home_identity
 
-    home = Home.open(setting.home, create=create)
-    ledger = home_identity.open_ledger(home, writes=writes)
+    ledger = home_identity.open_ledger(Home.open(setting.home, create=create), writes=writes)
     if writes:
-        setting.changed_home = home, ledger
+        setting.changed_ledger = ledger
     if setting.outcome is CallOptions.outcome:
         before = ledger.revisions.get().revision
         setting.outcome = lambda: _published_since(ledger, before)
-    return home, ledger
+    return ledger
 
 
 _ANEW = ("rebuild", "repair", "rollback")  # a second call of these commands publishes again

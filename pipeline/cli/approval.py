@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..errors import UsageError
-from .app import Group, open_home, register_command
+from .app import Group, open_ledger, register_command
 from .printing import (
     Format,
     Progress,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from ..home.home import Home
     from ..reading.revision_diff import RevisionDiff
     from ..state.ledger import Ledger
 
@@ -109,14 +108,14 @@ def diff(
         raise UsageError("--page writes a page: it cannot be combined with --format.", "altneu diff --help")
     as_markdown = format is DiffFormat.markdown
     form = output_format(None if format is None or as_markdown else Format(format.value), output)
-    home, ledger = open_home()
+    ledger = open_ledger()
     states = [*(states or []), *_revisions_at(ledger, published_at or [])]
-    difference = _find_diff(home, ledger, states, other)
+    difference = _find_diff(ledger, states, other)
     with show_progress("diff") as say:
         say("comparing")
-        spark = session_for(home, ledger)
+        spark = session_for(ledger)
         if rows is not None:
-            frame = diff_report.label_epochs(home, difference.select_rows(spark, rows), rows)
+            frame = diff_report.label_epochs(ledger.home, difference.select_rows(spark, rows), rows)
             schema = _arrow_schema(frame) if form is Format.parquet else None
             whole = form is not Format.table or output
             shown = frame if whole else frame.persist().limit(MAX_TABLE_ROWS)
@@ -126,14 +125,14 @@ def diff(
             if output:
                 tell_written(number, output)
             return
-        document = diff_report.diff_document(home, difference, spark)
+        document = diff_report.diff_document(ledger.home, difference, spark)
     if page:
         from ..report import refresh_pages, write_difference
 
         run = difference.after.run
         name = run.run_id if run else f"{difference.before.row.revision}-{difference.after.row.revision}"
-        written = write_difference(home, f"{name}-other" if other else name, document)
-        refresh_pages(home, ledger)  # the index links it
+        written = write_difference(ledger.home, f"{name}-other" if other else name, document)
+        refresh_pages(ledger)  # the index links it
         out.print(written, markup=False)
     elif as_markdown:
         print(diff_report.diff_markdown(document))
@@ -151,7 +150,7 @@ def _revisions_at(ledger: Ledger, moments: list[str]) -> list[str]:
     return [*revisions, str(ledger.revisions.get().revision)] if len(revisions) == 1 else revisions
 
 
-def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None) -> RevisionDiff:
+def _find_diff(ledger: Ledger, states: list[str], other: Path | None) -> RevisionDiff:
     """Return the difference that the arguments name. Raise `UsageError` if they name none."""
     from ..home.home import Home
     from ..reading.revision_diff import DiffSide, RevisionDiff
@@ -161,26 +160,18 @@ def _find_diff(home: Home, ledger: Ledger, states: list[str], other: Path | None
     if other is not None:
         if states:
             raise UsageError("--other compares what is published: name no run or revision.", "altneu diff --help")
-        theirs = Home.open(other)
-        ledgers = ledger, home_identity.open_ledger(theirs, writes=False)
-        return RevisionDiff(
-            *(
-                DiffSide(h, each, each.revisions.require_published())
-                for h, each in zip((home, theirs), ledgers, strict=True)
-            )
-        )
+        ledgers = ledger, home_identity.open_ledger(Home.open(other), writes=False)
+        return RevisionDiff(*(DiffSide(each, each.revisions.require_published()) for each in ledgers))
     if len(states) == 2:
         if not all(each.isdecimal() for each in states):
             raise UsageError(f"{' '.join(states)}: two revisions have to be two numbers.", "altneu diff 1 2")
-        return RevisionDiff(*(DiffSide(home, ledger, ledger.revisions.get(int(each))) for each in states))
+        return RevisionDiff(*(DiffSide(ledger, ledger.revisions.get(int(each))) for each in states))
     if len(states) > 2 or (states and states[0].isdecimal()):
         raise UsageError(f"{' '.join(states)}: name one run, or two revisions.", "altneu diff --help")
     after = ledger.revisions.published_by(states[0]) if states else None
     if after is not None:
-        return RevisionDiff(DiffSide(home, ledger, ledger.revisions.get(after.parent)), DiffSide(home, ledger, after))
-    return approval_numbers.diff_held_run(
-        home, ledger, approval.require_held_run(ledger, states[0] if states else None)
-    )
+        return RevisionDiff(DiffSide(ledger, ledger.revisions.get(after.parent)), DiffSide(ledger, after))
+    return approval_numbers.diff_held_run(ledger, approval.require_held_run(ledger, states[0] if states else None))
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:
@@ -245,13 +236,13 @@ def publish(run: HeldRun = None, by: PersonOption = None, because: ReasonOption 
     """
     from ..run import approval, runner
 
-    home, ledger = open_home(writes=True)
+    ledger = open_ledger(writes=True)
     wanted = approval.require_held_run(ledger, run)
-    approval.require_publishable(home, ledger, wanted)
-    changed = approval.relanded_labels(home, ledger, wanted)
-    approval.approve_run(home, ledger, wanted, by or _user_name(), because)
+    approval.require_publishable(ledger, wanted)
+    changed = approval.relanded_labels(ledger, wanted)
+    approval.approve_run(ledger, wanted, by or _user_name(), because)
     with Progress() as progress:
-        revision = runner.publish_held_run(home, ledger, wanted.run_id, progress)
+        revision = runner.publish_held_run(ledger, wanted.run_id, progress)
     mark = f", with a {revision.mark}" if revision.mark else ""
     epochs = len(wanted.epochs) or len(ledger.outputs.published_batches())
     out.print(f"published revision {revision.revision}{mark}: {epochs:,} epoch(s), as run {wanted.run_id} held them")
@@ -261,7 +252,7 @@ def publish(run: HeldRun = None, by: PersonOption = None, because: ReasonOption 
             markup=True,
         )
         err.print(f"  next: altneu run {' '.join(changed[:8])}", markup=False)
-    print_totals(home, ledger)
+    print_totals(ledger)
 
 
 @register_command(Group.RUNS)
@@ -273,13 +264,13 @@ def discard(run: HeldRun = None, by: PersonOption = None, because: ReasonOption 
     from ..run import approval
     from ..state.stage_results import AuditFacts
 
-    home, ledger = open_home(writes=True)
+    ledger = open_ledger(writes=True)
     wanted = approval.require_held_run(ledger, run)
     warned = ledger.stages.get_facts(wanted.run_id, AuditFacts).failed
-    approval.reject_run(home, ledger, wanted, by or _user_name(), because)
+    approval.reject_run(ledger, wanted, by or _user_name(), because)
     mark = f" ({warned} check(s) had warned)" if warned else ""
     out.print(f"discarded run {wanted.run_id}{mark}; nothing of it was published")
-    out.print(f"  next: {approval.rerun_command(home, wanted).removesuffix(' --hold')}", markup=False)
+    out.print(f"  next: {approval.rerun_command(ledger.home, wanted).removesuffix(' --hold')}", markup=False)
 
 
 def _user_name() -> str | None:

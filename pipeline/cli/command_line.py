@@ -92,10 +92,10 @@ def _require_text(arguments: list[str]) -> None:
 
 def _send_alerts() -> None:
     """Send the alerts about what a writing command has brought to light."""
-    if setting.changed_home is not None and has_secret("ALTNEU_ALERTS"):
+    if setting.changed_ledger is not None and has_secret("ALTNEU_ALERTS"):
         from ..observability import alerts
 
-        alerts.send_alerts(*setting.changed_home)
+        alerts.send_alerts(setting.changed_ledger)
 
 
 def _end_after_signal(stop: BaseException) -> NoReturn:

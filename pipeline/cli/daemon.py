@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from .app import Group, app, open_home, setting, with_common_options
+from .app import Group, app, open_ledger, setting, with_common_options
 from .printing import Document, out, show_progress
 
 group = typer.Typer(invoke_without_command=True)
@@ -36,7 +36,7 @@ def start() -> None:
     """
     from ..local.daemon import start_daemon
 
-    home, _ = open_home(create=True)
+    home = open_ledger(create=True).home
     lines: list[str] = []
     with show_progress("daemon"):
         start_daemon(home, lines.append)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ..errors import AltneuError, RunFailed, UsageError
-from .app import Group, app, open_home, with_common_options
+from .app import Group, app, open_ledger, with_common_options
 from .printing import Document, err, format_moment, out, print_rows
 
 group = typer.Typer(invoke_without_command=True)
@@ -38,10 +38,10 @@ def incidents(
     from ..state import clock
     from ..state import incidents as incident_log
 
-    home, ledger = open_home()
+    ledger = open_ledger()
     now = clock.timestamp()
     shown = [
-        incident_document(home, incident, now)
+        incident_document(ledger.home, incident, now)
         for incident in incident_log.list_incidents(ledger)
         if incident.is_open or all_
     ]
@@ -84,7 +84,7 @@ def ack(
     """
     from ..state import incidents as incident_log
 
-    _, ledger = open_home(writes=True)
+    ledger = open_ledger(writes=True)
     noted = incident_log.acknowledge_incident(ledger, incident, by, because)
     out.print(f"{noted.identifier} ({noted.first.name}): {by.strip()} is on it", markup=False)
 
@@ -105,7 +105,7 @@ def mute(
     """
     from ..state import incidents as incident_log
 
-    _, ledger = open_home(writes=True)
+    ledger = open_ledger(writes=True)
     muted = incident_log.mute_incident(ledger, incident, until, by, because)
     out.print(f"{muted.identifier} ({muted.first.name}): muted until {until}", markup=False)
     if not muted.acknowledgement:
@@ -130,16 +130,16 @@ def send(
             f"{alerts.VARIABLE} names no receiver of alerts.",
             f"{alerts.VARIABLE}='mailto://user:password@host?to=oncall@example.com' altneu incidents send --test",
         )
-    home, ledger = open_home(writes=not test)
+    ledger = open_ledger(writes=not test)
     if not test:
-        if not alerts.send_alerts(home, ledger, lambda: receivers):
+        if not alerts.send_alerts(ledger, lambda: receivers):
             raise RunFailed("not every receiver took the new alerts.", "altneu incidents send --test")
         out.print("the new alerts are sent")
         return
     failed = []
     for receiver in receivers:
         try:
-            receiver.send_message(alerts.test_message(home))
+            receiver.send_message(alerts.test_message(ledger.home))
             out.print(f"{receiver.name}: received", markup=False)
         except AltneuError as error:
             failed.append(error.what)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ..errors import AltneuError
-from .app import Group, open_home, register_command, setting
+from .app import Group, open_ledger, register_command, setting
 from .printing import Progress, err, out
 
 if TYPE_CHECKING:
@@ -130,11 +130,11 @@ def land(
     before = landing_state(home)
     setting.outcome = lambda: describe_outcome(home, before)
     if (home.path / "altneu.toml").exists():
-        open_home()
+        open_ledger()
     with Progress() as progress:
         progress("land", "")
         report = landing.land(home, files or [], options, lambda text: err.print(text, markup=False), confirm_form)
-    folded = [] if dry_run else record_folded(*open_home(writes=True))
+    folded = [] if dry_run else record_folded(open_ledger(writes=True))
     _print_report(report, dry_run=dry_run, append=append)
     if folded:
         err.print(f"{describe_folded(folded)}\n  next: {REMEDY}", markup=False)

@@ -39,7 +39,6 @@ from ..home.whole_files import is_stream, open_whole_file, require_writable
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ..home.home import Home
     from ..state.ledger import Ledger
 
 
@@ -393,10 +392,10 @@ def format_ranges(numbers: list[int]) -> str:
     return ", ".join(str(low) if low == high else f"{low}…{high}" for low, high in spans)
 
 
-def print_totals(home: Home, ledger: Ledger, revision: int | None = None) -> None:
+def print_totals(ledger: Ledger, revision: int | None = None) -> None:
     from ..reading import views
 
-    for row in views.select_totals(home, ledger, revision=revision):
+    for row in views.select_totals(ledger, revision=revision):
         out.print(
             f"at {row['label']}: {row['vertices']:,} vertices, {row['edges']:,} edges, "
             f"{row['triangles']:,} triangles, greatest trussness {row['max_trussness']}"

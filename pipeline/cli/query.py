@@ -12,7 +12,7 @@ import typer
 from ..errors import UsageError
 from ..formatting import escape_controls
 from ..reading.query_model import COMMON_OPTIONS, FLAGS, NAMES, Engine, Question, view_table
-from .app import Group, open_home, register_command
+from .app import Group, open_ledger, register_command
 from .printing import (
     STANDARD_OUTPUT,
     Document,
@@ -80,14 +80,14 @@ def _open_graph(engine: Engine) -> Graph:
     """Open the graph of this call's home; Spark starts when it is needed."""
     from ..reading.graph import Graph
 
-    home, ledger = open_home()
+    ledger = open_ledger()
 
     def start_spark() -> Any:
         from ..storage.session import session_for
 
-        return session_for(home, ledger)
+        return session_for(ledger)
 
-    return Graph.for_home(home, ledger, start_spark, engine)
+    return Graph.for_ledger(ledger, start_spark, engine)
 
 
 def show(
@@ -209,10 +209,10 @@ def queries(
     from ..reading import query_results
     from ..run.query_changes import compare_queries
 
-    home, ledger = open_home()
+    ledger = open_ledger()
     row = ledger.revisions.get(revision)
     rows = query_results.list_queries(ledger, row)
-    changes = compare_queries(home, ledger, ledger.revisions.get())
+    changes = compare_queries(ledger, ledger.revisions.get())
     if format is Document.json:
         print(json.dumps(rows, indent=1))
         return
@@ -225,8 +225,10 @@ def queries(
         older = ", ".join(f"{name} (up to revision {last})" for name, last in dropped.items())
         out.print(f"dropped, but still in older revisions: {older}", markup=False)
         out.print("  altneu compact drops their tables when [retention] revisions keeps none of these", markup=False)
-    if not rows and not words and not read_queries(home):
-        out.print(f"there are no queries: write one SELECT into {home.path / 'queries' / 'NAME.sql'}", markup=False)
+    if not rows and not words and not read_queries(ledger.home):
+        out.print(
+            f"there are no queries: write one SELECT into {ledger.home.path / 'queries' / 'NAME.sql'}", markup=False
+        )
 
 
 class Thing(StrEnum):
@@ -381,8 +383,8 @@ def tables(
 
     if revision is not None and revision < 1:
         raise UsageError(f"--revision {revision}: it has to be at least 1.", "altneu status")
-    home, ledger = open_home()
-    access = external_access.external_access(home, ledger, choose_revision(ledger, revision, published_at))
+    ledger = open_ledger()
+    access = external_access.external_access(ledger, choose_revision(ledger, revision, published_at))
     if format is Document.json:
         print(json.dumps(access.to_dict(), indent=2))
         return
@@ -394,7 +396,7 @@ def tables(
     out.print(f"{'published':<10} {access.published_at}")
     out.print(f"{'frontier':<10} {access.frontier}: epochs after it are not final")
     print_rows([{"table": table, "metadata": where} for table, where in access.tables.items()])
-    lacking = [table for table in home.config.publish.serving_tables if table not in access.tables]
+    lacking = [table for table in ledger.home.config.publish.serving_tables if table not in access.tables]
     if lacking:
         out.print(
             f"not in this revision: {', '.join(lacking)}; the next run that publishes writes them, or altneu rebuild"

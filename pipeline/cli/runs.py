@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from rich.markup import escape
 
 from ..errors import BatchRejected, UsageError
-from .app import Group, open_home, register_command
+from .app import Group, open_ledger, register_command
 from .printing import Document, Progress, abbreviate_labels, err, format_moment, out, print_totals, show_progress
 from .query import PublishedAt
 
@@ -45,15 +45,15 @@ def plan(
     from ..run import planning, semantic_settings
     from ..run.forecast import forecast_run
 
-    home, ledger = open_home()
-    planned = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
-    changed = semantic_settings.changed_meaning(home, ledger)
-    guess = forecast_run(home, ledger, planned)
+    ledger = open_ledger()
+    planned = planning.plan_run(ledger, planning.epochs_within(ledger.home, first, last))
+    changed = semantic_settings.changed_meaning(ledger)
+    guess = forecast_run(ledger, planned)
     if format is Document.json:
         settings = {"settings_changed": changed.descriptions, "settings_need": changed.needs}
         print(json.dumps({**guess.to_document(), **settings}, indent=1))
         return
-    _print_plan(home, guess)
+    _print_plan(ledger.home, guess)
     if changed.descriptions:
         out.print(f"[yellow]the settings have changed[/]: {'; '.join(changed.descriptions)}", markup=True)
         out.print(f"  a run refuses until the history is computed again; next: {changed.command}", markup=False)
@@ -154,9 +154,9 @@ def run(
     """
     from ..run import planning
 
-    home, ledger = open_home(writes=True)
-    wanted = list(dict.fromkeys(home.schedule.parse_epoch(text) for text in epochs))
-    execute_plan(home, ledger, planning.plan_epochs(home, ledger, wanted, remove=remove), hold=hold, accept=accept_rows)
+    ledger = open_ledger(writes=True)
+    wanted = list(dict.fromkeys(ledger.home.schedule.parse_epoch(text) for text in epochs))
+    execute_plan(ledger, planning.plan_epochs(ledger, wanted, remove=remove), hold=hold, accept=accept_rows)
 
 
 @register_command(Group.RUNS)
@@ -184,11 +184,11 @@ def backfill(
     """
     from ..run import planning
 
-    home, ledger = open_home(writes=True)
+    ledger = open_ledger(writes=True)
     if all_ == (first is not None) or (first is None) != (last is None):
         raise UsageError("give FROM and TO, or --all.", "altneu backfill --all")
-    planned = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
-    execute_plan(home, ledger, planned, hold=hold, keep_going=keep_going, accept=accept_rows)
+    planned = planning.plan_run(ledger, planning.epochs_within(ledger.home, first, last))
+    execute_plan(ledger, planned, hold=hold, keep_going=keep_going, accept=accept_rows)
 
 
 @register_command(Group.RUNS)
@@ -209,20 +209,20 @@ def rebuild(
 
     if dry_run and hold:
         raise UsageError("--dry-run computes nothing: it cannot be combined with --hold.", "altneu rebuild --help")
-    home, ledger = open_home(writes=not dry_run)
-    planned = planning.plan_rebuild(home, ledger, from_landing=from_landing)
+    ledger = open_ledger(writes=not dry_run)
+    planned = planning.plan_rebuild(ledger, from_landing=from_landing)
     if dry_run:
-        _print_rebuild(home, ledger, planned)
+        _print_rebuild(ledger, planned)
         return
-    execute_plan(home, ledger, planned, hold=hold)
+    execute_plan(ledger, planned, hold=hold)
 
 
-def _print_rebuild(home: Home, ledger: Ledger, planned: Plan) -> None:
+def _print_rebuild(ledger: Ledger, planned: Plan) -> None:
     from ..run import semantic_settings
     from ..run.forecast import forecast_run
     from ..state.records import RunKind
 
-    guess = forecast_run(home, ledger, planned)
+    guess = forecast_run(ledger, planned)
     source = "the landed files" if planned.kind is RunKind.RELOAD else "the rows as stored"
     out.print(f"would publish {len(planned.epochs):,} epoch(s) again as revision {guess.revision}, from {source}")
     out.print(f"  rows       about {guess.rows:,}")
@@ -230,7 +230,7 @@ def _print_rebuild(home: Home, ledger: Ledger, planned: Plan) -> None:
         out.print(f"  {name:<10} {text}")
     if guess.seconds is not None:
         out.print(f"  time       about {guess.seconds:,.0f} s, and Spark's start")
-    changed = semantic_settings.changed_meaning(home, ledger)
+    changed = semantic_settings.changed_meaning(ledger)
     if changed.descriptions:
         out.print(f"  settings   {'; '.join(changed.descriptions)}", markup=False)
     if not changed.allows(planned.kind):
@@ -252,7 +252,7 @@ def rollback(
     from ..reading.published_moment import choose_revision
     from ..run import semantic_settings
 
-    home, ledger = open_home(writes=not dry_run)
+    ledger = open_ledger(writes=not dry_run)
     newest = ledger.revisions.get().revision
     revision = choose_revision(ledger, revision, published_at)
     if revision is None:
@@ -263,23 +263,23 @@ def rollback(
             f"altneu rollback {newest - 1}" if newest > 1 else "altneu status",
         )
     if dry_run:
-        _print_rollback(home, ledger, revision)
+        _print_rollback(ledger, revision)
         return
     with show_progress("rollback") as say:
-        row, epochs = rollback.roll_back(home, ledger, revision, say)
+        row, epochs = rollback.roll_back(ledger, revision, say)
     out.print(
         f"published revision {row.revision}: the state of revision {revision}; {len(epochs):,} epoch(s) rolled back"
     )
-    print_totals(home, ledger)
-    if row.config_digest != home.config.semantic_digest():
-        changed = semantic_settings.changed_meaning(home, ledger)
+    print_totals(ledger)
+    if row.config_digest != ledger.home.config.semantic_digest():
+        changed = semantic_settings.changed_meaning(ledger)
         out.print(
             f"[yellow]revision {revision} had other settings[/]: {'; '.join(changed.descriptions)} ({changed.command})",
             markup=True,
         )
 
 
-def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
+def _print_rollback(ledger: Ledger, revision: int) -> None:
     target, now, then = (
         ledger.revisions.get(revision),
         ledger.outputs.published_batches(),
@@ -288,18 +288,18 @@ def _print_rollback(home: Home, ledger: Ledger, revision: int) -> None:
     if not target.snapshots and target.frontier is not None:
         raise UsageError(f"revision {revision} cannot be read any more: a compaction has expired it.", "altneu status")
     epochs = [epoch for epoch in sorted({*now, *then}) if now.get(epoch) != then.get(epoch)]
-    taken = abbreviate_labels(map(home.schedule.format_label, epochs))
+    taken = abbreviate_labels(map(ledger.home.schedule.format_label, epochs))
     out.print(f"would publish revision {revision} again as revision {ledger.revisions.get().revision + 1}")
     out.print(f"  epochs     {len(epochs):,} rolled back{': ' if epochs else ''}{taken}")
-    print_totals(home, ledger, revision)
+    print_totals(ledger, revision)
 
 
-def _print_others(home: Home, ledger: Ledger) -> None:
+def _print_others(ledger: Ledger) -> None:
     """Print which other runs are alive, on what and since when, before this one begins."""
     from ..state.records import RunKind
 
     for other in (run for run in ledger.runs.list_all() if run.is_alive):
-        kind, labels = other.kind, abbreviate_labels(map(home.schedule.format_label, other.epochs))
+        kind, labels = other.kind, abbreviate_labels(map(ledger.home.schedule.format_label, other.epochs))
         many = f" of {len(other.epochs):,} epoch(s) ({labels})" if other.epochs else ""
         effect = (
             "it disturbs no run" if kind is RunKind.COMPACT else "the first to publish wins, the other is superseded"
@@ -320,7 +320,7 @@ def _print_others(home: Home, ledger: Ledger) -> None:
 
 
 def execute_plan(
-    home: Home, ledger: Ledger, planned: Plan, *, hold: bool = False, keep_going: bool = False, accept: bool = False
+    ledger: Ledger, planned: Plan, *, hold: bool = False, keep_going: bool = False, accept: bool = False
 ) -> None:
     """Run a plan and print its outcome.
 
@@ -340,17 +340,17 @@ def execute_plan(
 
     folded = planned.in_state("folded") if planned.kind is RunKind.RUN else []
     if planned.kind is RunKind.RUN:
-        record_folded(home, ledger)
+        record_folded(ledger)
     _print_incomplete(planned.in_state("incomplete"))
     if planned.is_idle:
         same = sum(entry.state == "published" for entry in planned.epochs)
         if same:
             out.print(f"nothing new: {same:,} epoch(s) are published as landed (revision {planned.parent.revision})")
-        _print_absent(home, len(planned.epochs), len(planned.in_state("gone")))
-        _refuse_left_out(home, ledger, [], folded)
+        _print_absent(ledger.home, len(planned.epochs), len(planned.in_state("gone")))
+        _refuse_left_out(ledger, [], folded)
         return
-    _print_others(home, ledger)
-    cut = planning.split_by_size(home, planned) if planned.kind is RunKind.RUN else []
+    _print_others(ledger)
+    cut = planning.split_by_size(ledger.home, planned) if planned.kind is RunKind.RUN else []
     parts = cut or [planned.run]
     size = {entry.epoch: entry.bytes for entry in planned.epochs}
     total = sum(size.get(epoch, 0) for epoch in planned.run)
@@ -359,7 +359,7 @@ def execute_plan(
     for number, epochs in enumerate(parts):
         part = replace(planned, run=epochs, parent=ledger.revisions.get())
         many = f" ({number + 1} of {len(parts)})" if len(parts) > 1 else ""
-        guess = forecast_run(home, ledger, part)
+        guess = forecast_run(ledger, part)
         time_ = f", about {guess.seconds:,.0f} s and Spark's start" if guess.seconds else ""
         is_of_queries = not epochs and planned.kind is RunKind.RUN
         what = f"{len(epochs) or len(planned.epochs):,} epoch(s), about {guess.rows:,} rows{time_}"
@@ -368,7 +368,7 @@ def execute_plan(
         err.print(f"revision {part.parent.revision + 1}{many}: {what}", markup=False)
         progress, began = Progress(_expected_seconds(guess, hold=hold), guess.learned), time.time()
         try:
-            revision = runner.execute_run(home, ledger, part, progress, hold=hold, keep_going=keep_going, accept=accept)
+            revision = runner.execute_run(ledger, part, progress, hold=hold, keep_going=keep_going, accept=accept)
         except BatchRejected:
             if not keep_going:
                 raise
@@ -380,11 +380,11 @@ def execute_plan(
         taken = ledger.runs.get(revision.run_id).epochs
         left_out += [epoch for epoch in epochs if epoch not in taken]
         if isinstance(revision, RunRecord):
-            print_held(home, ledger, revision, time.time() - began)
+            print_held(ledger, revision, time.time() - began)
             if len(parts) > 1:
                 rest = sum(map(len, parts[number + 1 :]))
                 out.print(f"{rest:,} epoch(s) are left: type the same command again once this run is published")
-            _refuse_left_out(home, ledger, left_out, folded)
+            _refuse_left_out(ledger, left_out, folded)
             return
         mark = f", with a {revision.mark}" if revision.mark else ""
         seconds = time.time() - began
@@ -394,16 +394,16 @@ def execute_plan(
         many = "queries" if is_of_queries else f"{len(taken) or len(planned.epochs):,} epoch(s)"
         out.print(f"published revision {revision.revision}{mark}: {many}{rate}, {seconds:.1f} s")
         if part.kind is not RunKind.RUN:
-            print_same(home, ledger, revision)
+            print_same(ledger, revision)
         done += sum(size.get(epoch, 0) for epoch in epochs)
         if done < total:
             left = (time.time() - started) * (total - done) / done
             err.print(f"  {decimal(done)} of {decimal(total)}, about {left:,.0f} s left")
-    print_totals(home, ledger)
-    _refuse_left_out(home, ledger, left_out, folded)
+    print_totals(ledger)
+    _refuse_left_out(ledger, left_out, folded)
 
 
-def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list[EpochComparison]) -> None:
+def _refuse_left_out(ledger: Ledger, epochs: list[int], folded: list[EpochComparison]) -> None:
     """Raise `BatchRejected` if epochs were left out, with the reason for each of the first ones.
 
     Args:
@@ -420,10 +420,12 @@ def _refuse_left_out(home: Home, ledger: Ledger, epochs: list[int], folded: list
     _print_folded(folded)
     tried = failed_runs.list_unpublished(ledger)
     lines = [
-        f"  {home.schedule.format_label(epoch)}: {tried[epoch][-1].error}" for epoch in epochs[:20] if epoch in tried
+        f"  {ledger.home.schedule.format_label(epoch)}: {tried[epoch][-1].error}"
+        for epoch in epochs[:20]
+        if epoch in tried
     ]
     more = [f"  (and {len(epochs) - 20:,} more; altneu status lists them)"] if len(epochs) > 20 else []
-    may_accept = home.config.checks.rows == "stop"
+    may_accept = ledger.home.config.checks.rows == "stop"
     accepting = " (if their number of rows is right: altneu run EPOCH --accept-rows)" if may_accept else ""
     raise BatchRejected(
         "\n".join([f"{len(epochs):,} epoch(s) were left out, as if they had not landed:", *lines, *more]),
@@ -439,7 +441,7 @@ def _expected_seconds(guess: Forecast, *, hold: bool) -> dict[str, float]:
     return {name: seconds for name, seconds in stages.items() if not (hold and name in runner.STAGES_AFTER_PUBLISH)}
 
 
-def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> None:
+def print_held(ledger: Ledger, run: RunRecord, seconds: float) -> None:
     """Print that a run waits for an approval, why, and what to type."""
     from ..run import approval
     from ..state.stage_results import AuditFacts
@@ -448,7 +450,7 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
     mark = f", {warned} check(s) warn" if warned else ""
     epochs, why = (
         len(run.epochs) or len(ledger.outputs.published_batches()),
-        approval.approval_reason(home, ledger, run.run_id),
+        approval.approval_reason(ledger, run.run_id),
     )
     out.print(f"held: run {run.run_id} on revision {run.parent}, {epochs:,} epoch(s){mark}, {seconds:.1f} s")
     out.print(f"  nothing is published: {why}", markup=False)
@@ -456,7 +458,7 @@ def print_held(home: Home, ledger: Ledger, run: RunRecord, seconds: float) -> No
     out.print(f"        altneu publish {run.run_id}, or: altneu discard {run.run_id}")
 
 
-def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
+def print_same(ledger: Ledger, revision: Revision) -> None:
     """Print which tables a rebuild has left as they were published before, by their fingerprints."""
     from ..state.fingerprint_sums import list_differences
 
@@ -472,6 +474,7 @@ def print_same(home: Home, ledger: Ledger, revision: Revision) -> None:
         if same:
             out.print(f"the same as in revision {revision.parent}: {', '.join(same)}")
         from_ = (
-            f"{table} from epoch {home.schedule.format_label(each.epoch)} on" for table, each in sorted(other.items())
+            f"{table} from epoch {ledger.home.schedule.format_label(each.epoch)} on"
+            for table, each in sorted(other.items())
         )
         out.print(f"[yellow]other than in revision {revision.parent}[/]: {', '.join(from_)}", markup=True)

@@ -13,7 +13,7 @@ import typer
 from rich.filesize import decimal
 
 from ..errors import UsageError
-from .app import Group, open_home, register_command
+from .app import Group, open_ledger, register_command
 from .printing import Document, abbreviate_labels, format_moment, format_ranges, out, print_rows
 
 if TYPE_CHECKING:
@@ -48,12 +48,13 @@ def status(
 
     if all_ and (since or last or failed):
         raise UsageError("--all cannot be combined with --since, --last or --failed.", "altneu status --all")
-    home, ledger = open_home()
-    parent, rows = list_epoch_rows(home, ledger)
+    ledger = open_ledger()
+    home = ledger.home
+    parent, rows = list_epoch_rows(ledger)
     shown = _choose_entries(home, rows, since, last, failed=failed)
     sizes = ledger.stages.table_sizes()
     readable = ledger.revisions.list_readable()
-    waiting = [approval.describe_held_run(home, ledger, run) for run in ledger.runs.list_held()]
+    waiting = [approval.describe_held_run(ledger, run) for run in ledger.runs.list_held()]
     holes = _holes(home, [row["epoch"] for row in rows])
     daemon_status = daemon.read_status(home.path)
     if format is Document.json:

@@ -11,13 +11,12 @@ import typer
 
 from ..errors import AltneuError, CheckFailed, UsageError
 from ..reading.query_model import Engine
-from .app import Group, open_home, register_command
+from .app import Group, open_ledger, register_command
 from .printing import err, out, print_rows, show_progress
 from .query import EngineOption, PublishedAt
 from .runs import Hold, execute_plan
 
 if TYPE_CHECKING:
-    from ..home.home import Home
     from ..state.ledger import Ledger
     from ..state.records import Revision
 
@@ -80,13 +79,14 @@ def audit(
         require_writable(output, "--output")
     if shadow and third_party:
         raise UsageError("--third-party cannot be combined with --shadow.", "altneu audit --third-party")
-    home, ledger = open_home(writes=True)
+    ledger = open_ledger(writes=True)
+    home = ledger.home
     row = ledger.revisions.require_published()
     assert row.frontier is not None
     if fingerprints:
         if epochs or sample or third_party or shadow:
             raise UsageError("--fingerprints takes no epochs and no other options.", "altneu audit --fingerprints")
-        _compare_fingerprints(home, ledger, row)
+        _compare_fingerprints(ledger, row)
         return
     if epochs:
         wanted = sorted({home.schedule.parse_epoch(text) for text in epochs})
@@ -101,7 +101,7 @@ def audit(
         wanted = schedule.sample_epochs(wanted, sample, str(time.time_ns()))
     started = time.time()
     if shadow:
-        spark = session_for(home, ledger)
+        spark = session_for(ledger)
         with show_progress("audit") as say:
             costs = compare_costs(home, wanted, spark, say)
         print_rows(costs)
@@ -110,22 +110,22 @@ def audit(
         return
     reference = ""
     with show_progress("audit") as say:
-        small = None if third_party else audit_engine.audit_without_spark(home, ledger, row, wanted, say)
+        small = None if third_party else audit_engine.audit_without_spark(ledger, row, wanted, say)
         results = small or []
         if small is None or not all(result["passed"] for result in small):  # Spark explains the first difference
-            warehouse = Warehouse(session_for(home, ledger), home)
+            warehouse = Warehouse(session_for(ledger), home)
             by_spark = audit.audit_published(warehouse, row, wanted, say, third_party=third_party)
             if small is None or not all(result["passed"] for result in by_spark):
                 results = by_spark
             reference = f" and to {reference_name(warehouse.spark)}" if third_party else ""
-    results += change_log.check_change_log(home, ledger, lambda: Warehouse(session_for(home, ledger), home))
+    results += change_log.check_change_log(ledger, lambda: Warehouse(session_for(ledger), home))
     ledger.checks.put(None, row.revision, results)
-    openlineage.emit_audit(home, ledger, results)
+    openlineage.emit_audit(ledger, results)
     if output is not None and write_results is not None:
         with open_whole_file(output) as stream:
             stream.write(write_results(results, home.schedule.format_label, time.time() - started))
     failed = [result for result in results if not result["passed"]]
-    refresh_pages(home, ledger, {result["epoch"] for result in failed})
+    refresh_pages(ledger, {result["epoch"] for result in failed})
     if failed:
         for result in failed[:20]:
             err.print(
@@ -145,7 +145,7 @@ def audit(
     )
 
 
-def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
+def _compare_fingerprints(ledger: Ledger, row: Revision) -> None:
     """Check by their fingerprints that the tables hold what was published.
 
     Raises:
@@ -165,9 +165,9 @@ def _compare_fingerprints(home: Home, ledger: Ledger, row: Revision) -> None:
     started = time.time()
     with show_progress("audit") as say:
         say("reading all tables")
-        comparison = fingerprint_check.compare_fingerprints(Warehouse(session_for(home, ledger), home), row, recorded)
+        comparison = fingerprint_check.compare_fingerprints(Warehouse(session_for(ledger), ledger.home), row, recorded)
     for difference in comparison.differences:
-        label = home.schedule.format_label(difference.epoch)
+        label = ledger.home.schedule.format_label(difference.epoch)
         err.print(f"[red]✗[/] {difference.describe(label)}", markup=True)
     if comparison.differences:
         raise comparison.to_error()
@@ -206,16 +206,17 @@ def certify(
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    home, ledger = open_home()
+    ledger = open_ledger()
+    home = ledger.home
     row = ledger.revisions.require_published(choose_revision(ledger, revision, published_at))
     epoch = None if as_of is None else home.schedule.parse_epoch(as_of)
-    scope = certificate.certified_scope(home, ledger, row, epoch)
-    engines = Engines(home, lambda: Warehouse(session_for(home, ledger), home), engine)
+    scope = certificate.certified_scope(ledger, row, epoch)
+    engines = Engines(home, lambda: Warehouse(session_for(ledger), home), engine)
     with show_progress("certify") as say, certificate.placed_folder(home, scope, output) as (folder, place):
         say(f"revision {row.revision}")
-        lines = certificate.write_certificate(home, ledger, engines, scope, folder)
+        lines = certificate.write_certificate(ledger, engines, scope, folder)
     if output is None:
-        refresh_pages(home, ledger)  # the index links it
+        refresh_pages(ledger)  # the index links it
     for line in lines:
         out.print(line, markup=False)
     out.print(f"{place}\n  next: python {place}/{certificate.VERIFIER}", markup=False)
@@ -234,7 +235,7 @@ def repair(
     from ..checking.audit import needs_landing
     from ..run import planning
 
-    home, ledger = open_home(writes=True)
+    ledger = open_ledger(writes=True)
     known = {row.id for row in ledger.checks.select()}
     try:
         audit(epochs)
@@ -246,7 +247,7 @@ def repair(
     source = "read again from the landing" if reload else "computed again from the landed rows"
     err.print(f"[yellow]{what}[/] They are {source}.", markup=True)
     before = ledger.revisions.get().revision
-    execute_plan(home, ledger, planning.plan_rebuild(home, ledger, from_landing=reload), hold=hold)
+    execute_plan(ledger, planning.plan_rebuild(ledger, from_landing=reload), hold=hold)
     if ledger.revisions.get().revision != before:
         audit(epochs)
 
@@ -281,7 +282,7 @@ def report(
     from ..reading.published_moment import choose_revision
     from ..report import epoch_document, write_former, write_pages, write_vertex
 
-    home, ledger = open_home()
+    ledger = open_ledger()
     revision = choose_revision(ledger, revision, published_at)
     if vertex is not None:
         if all_ or json_ or data_docs:
@@ -291,9 +292,9 @@ def report(
             )
         row = ledger.revisions.require_published(revision)
         assert row.frontier is not None
-        shown_epoch = row.frontier if epoch is None else home.schedule.parse_epoch(epoch)
+        shown_epoch = row.frontier if epoch is None else ledger.home.schedule.parse_epoch(epoch)
         with show_progress("report"):
-            page = write_vertex(home, ledger, shown_epoch, vertex, row)
+            page = write_vertex(ledger, shown_epoch, vertex, row)
         out.print(str(page), markup=False)
         return
     if revision is not None and (all_ or data_docs):
@@ -304,40 +305,41 @@ def report(
     if revision is not None:
         former = ledger.revisions.require_published(revision)
         assert former.frontier is not None
-        wanted_epoch = former.frontier if epoch is None else home.schedule.parse_epoch(epoch)
+        wanted_epoch = former.frontier if epoch is None else ledger.home.schedule.parse_epoch(epoch)
         if wanted_epoch not in ledger.outputs.published_batches(revision):
             from ..reading.query_executor import unpublished_error
 
             raise unpublished_error(
-                home, wanted_epoch, ledger.outputs.published_batches(revision), f"published at revision {revision}"
+                ledger.home,
+                wanted_epoch,
+                ledger.outputs.published_batches(revision),
+                f"published at revision {revision}",
             )
         if json_:
-            print(json.dumps(epoch_document(home, ledger, wanted_epoch, revision), indent=1, default=str))
+            print(json.dumps(epoch_document(ledger, wanted_epoch, revision), indent=1, default=str))
         else:
-            out.print(write_former(home, ledger, wanted_epoch, revision), markup=False)
+            out.print(write_former(ledger, wanted_epoch, revision), markup=False)
         return
     if epoch is not None and all_:
         raise UsageError("give either an epoch or --all.", "altneu report --help")
     if json_ and data_docs:
         raise UsageError("--json writes no pages: it cannot be combined with --data-docs.", "altneu report --help")
-    wanted = _epochs_to_report(home, ledger, epoch, all_=all_)
+    wanted = _epochs_to_report(ledger, epoch, all_=all_)
     if json_:
         if not wanted:
             ledger.revisions.require_published()
-        documents = [epoch_document(home, ledger, epoch_) for epoch_ in wanted]
+        documents = [epoch_document(ledger, epoch_) for epoch_ in wanted]
         print(json.dumps(documents if all_ else documents[0], indent=1, default=str))
         return
     with show_progress("report"):
-        pages = (
-            write_pages(home, ledger, wanted, data_docs, None) if all_ else write_pages(home, ledger, wanted, data_docs)
-        )
+        pages = write_pages(ledger, wanted, data_docs, None) if all_ else write_pages(ledger, wanted, data_docs)
     for page in pages[:1] if all_ else pages:
         out.print(page, markup=False)
     if all_:
         out.print(f"and {len(pages) - 1:,} more page(s)")
 
 
-def _epochs_to_report(home: Home, ledger: Ledger, epoch: str | None, *, all_: bool) -> list[int]:
+def _epochs_to_report(ledger: Ledger, epoch: str | None, *, all_: bool) -> list[int]:
     """Return the epochs whose pages are wanted; only those of which something is known."""
     from ..reading.query_executor import unpublished_error
     from ..state.records import RunKind
@@ -349,7 +351,7 @@ def _epochs_to_report(home: Home, ledger: Ledger, epoch: str | None, *, all_: bo
         return sorted(known)
     if epoch is None:
         return [] if row.frontier is None else [row.frontier]
-    wanted = home.schedule.parse_epoch(epoch)
+    wanted = ledger.home.schedule.parse_epoch(epoch)
     if wanted not in known:
-        raise unpublished_error(home, wanted, known, "landed and run")
+        raise unpublished_error(ledger.home, wanted, known, "landed and run")
     return [wanted]

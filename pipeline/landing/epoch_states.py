@@ -47,10 +47,10 @@ class EpochComparison(NamedTuple):
     relations: frozenset[str] = frozenset()  # those of which files have landed
 
 
-def compare_with_ledger(home: Home, ledger: Ledger) -> tuple[Revision, dict[int, EpochComparison]]:
+def compare_with_ledger(ledger: Ledger) -> tuple[Revision, dict[int, EpochComparison]]:
     """Return the newest revision, and the state of every landed or published epoch."""
-    parent, listing = ledger.revisions.get(), local_landing.read_landing(home, ledger)
-    return parent, _compare(home, listing, parent, ledger.outputs.published_batches(parent.revision))
+    parent, listing = ledger.revisions.get(), local_landing.read_landing(ledger)
+    return parent, _compare(ledger.home, listing, parent, ledger.outputs.published_batches(parent.revision))
 
 
 def _compare(
@@ -107,10 +107,10 @@ IS_AUDIT_PASSED = {
 }
 
 
-def compare_statuses(home: Home, ledger: Ledger) -> tuple[EpochStatuses, dict[int, EpochComparison]]:
+def compare_statuses(ledger: Ledger) -> tuple[EpochStatuses, dict[int, EpochComparison]]:
     """Return the status of every epoch in the database, and the state of every landed or published epoch."""
     statuses = list_epoch_statuses(ledger, ledger.revisions.get())
-    return statuses, _compare_with_statuses(home, local_landing.read_landing(home, ledger), statuses)
+    return statuses, _compare_with_statuses(ledger.home, local_landing.read_landing(ledger), statuses)
 
 
 def _compare_with_statuses(home: Home, listing: Listing, statuses: EpochStatuses) -> dict[int, EpochComparison]:
@@ -125,9 +125,9 @@ def list_unpublished_epochs(home: Home, listing: Listing, statuses: EpochStatuse
     return _compare(home, listing, statuses.newest, published, {*listing.batches, *published} - same)
 
 
-def list_epoch_rows(home: Home, ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
+def list_epoch_rows(ledger: Ledger) -> tuple[Revision, list[dict[str, Any]]]:
     """Return the newest revision, and a row for every epoch, for `status` and the page in Airflow."""
-    statuses, states = compare_statuses(home, ledger)
+    statuses, states = compare_statuses(ledger)
     return statuses.newest, describe_epochs(statuses, states)
 
 
@@ -159,14 +159,14 @@ def describe_epochs(statuses: EpochStatuses, states: Mapping[int, EpochCompariso
     return rows
 
 
-def record_folded(home: Home, ledger: Ledger) -> list[EpochComparison]:
+def record_folded(ledger: Ledger) -> list[EpochComparison]:
     """Return the landed epochs that a compaction has folded.
 
     Each new one is recorded as a failed check, and each that is not folded any more as a passed one.
     """
     if ledger.revisions.get().since is None:
         return []
-    parent, states = compare_with_ledger(home, ledger)
+    parent, states = compare_with_ledger(ledger)
     folded = {entry.epoch: entry for entry in states.values() if entry.state == "folded"}
     failing = {
         failure.epoch

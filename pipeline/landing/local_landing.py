@@ -222,11 +222,12 @@ def recall_listing(ledger: Ledger) -> Listing | None:
     return listing if listing and clock.read_clock() - listing.listed_at < RECENT else None
 
 
-def read_landing(home: Home, ledger: Ledger) -> Listing:
+def read_landing(ledger: Ledger) -> Listing:
     """Return the landed batches, and the digests of the complete ones, by epoch.
 
     A folder is opened only if it may have changed since its digest was stored, which happens here.
     """
+    home = ledger.home
     listed_at = clock.read_clock()
     known = None if home.landed_remotely else KnownFolders(ledger.digests.read())
     batches = list_batches(home, recall=known.recall) if known else list_batches(home)

@@ -549,7 +549,7 @@ def _prepare_jvm(home: Home) -> None:
     """Attach to the JVM once, which stops what is left there, and run a query."""
     from ..storage.session import release_session, session_for
 
-    session_for(home, home_identity.open_ledger(home)).range(1).count()
+    session_for(home_identity.open_ledger(home)).range(1).count()
     release_session()
 
 

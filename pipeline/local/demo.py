@@ -71,24 +71,25 @@ def run_demo(home: Home, name: Path, say: Say, out: Console) -> None:
     if not landing.list_batches(home):
         landed = land_messages(home)
         out.print(f"landed {landed.rows:,} messages in {len(landed.epochs)} daily epochs")
-    plan = planning.plan_run(home, ledger, lambda epoch: True)
+    plan = planning.plan_run(ledger, lambda epoch: True)
     if plan.run:
-        revision = runner.execute_run(home, ledger, plan, say)
+        revision = runner.execute_run(ledger, plan, say)
         if not isinstance(revision, Revision):
             out.print("not published: [publish] approve asks for a decision; next: altneu publish")
             return
         out.print(f"published {len(plan.run)} epochs as revision {revision.revision}")
     else:
         out.print(f"nothing new: {len(plan.epochs)} epochs are published as landed (revision {plan.parent.revision})")
-    _audit_unproved(home, ledger, say, out)
-    _print_summary(home, ledger, out)
-    pages = write_pages(home, ledger, list(ledger.outputs.published_batches()))
+    _audit_unproved(ledger, say, out)
+    _print_summary(ledger, out)
+    pages = write_pages(ledger, list(ledger.outputs.published_batches()))
     out.print(f"reports: {pages[0]}")
     out.print(f"next: altneu --home {name} status, … show totals --all-epochs, … show edges --as-of 2004-05-15")
 
 
-def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
+def _audit_unproved(ledger: Ledger, say: Say, out: Console) -> None:
     """Audit every published epoch that is neither proved nor found equal in its current state."""
+    home = ledger.home
 
     row = ledger.revisions.get()
     statuses = list_epoch_statuses(ledger, row)
@@ -99,7 +100,7 @@ def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     ]
     if wanted:
         say("audit", "")
-        warehouse = Warehouse(session_for(home, ledger), home)
+        warehouse = Warehouse(session_for(ledger), home)
         results = audit.audit_published(warehouse, row, wanted, lambda text: say("audit", text))
         ledger.checks.put(None, row.revision, results)
         say("audit", f"done {len(results)} checks")
@@ -120,9 +121,9 @@ def _audit_unproved(home: Home, ledger: Ledger, say: Say, out: Console) -> None:
     out.print(f"all {len(ledger.outputs.published_batches(row.revision))} epochs are correct: {words_of}")
 
 
-def _print_summary(home: Home, ledger: Ledger, out: Console) -> None:
+def _print_summary(ledger: Ledger, out: Console) -> None:
     """Print the extremes of the whole history."""
-    points = views.select_totals(home, ledger, all_epochs=True)
+    points = views.select_totals(ledger, all_epochs=True)
     peak = max(points, key=lambda point: point["triangles"])
     dense = max(points, key=lambda point: point["max_trussness"])
     before, after = max(pairwise(points), key=lambda pair: abs(pair[1]["triangles"] - pair[0]["triangles"]))

@@ -399,7 +399,7 @@ def _check_location(home: Path) -> Iterator[Check]:
         yield Check("Place", False, error.what, error.next or "")
         return
     try:
-        inventory = take_inventory(settings, ledger)
+        inventory = take_inventory(ledger)
     except (OSError, NotAvro) as error:
         yield Check("Tables", False, f"{settings.warehouse} cannot be read: {error}", "restore it from a back-up")
         return
@@ -412,16 +412,16 @@ def _check_location(home: Path) -> Iterator[Check]:
         yield Check("Tables", False, what, f"restore the files from a back-up, or: {again}")
     elif inventory.files:
         yield Check("Tables", True, f"{inventory.files:,} files, none is missing")
-        yield _check_refs(settings, ledger)
-    yield from _check_caches(settings, ledger)
+        yield _check_refs(ledger)
+    yield from _check_caches(ledger)
 
 
-def _check_refs(home: Home, ledger: Ledger) -> Check:
+def _check_refs(ledger: Ledger) -> Check:
     """Check that `main` and the tags follow the ledger; bring them up to date if a process died before that."""
     from ..storage.refs_without_spark import open_branches
 
     try:
-        moved = open_branches(home).update_refs(ledger)
+        moved = open_branches(ledger.home).update_refs(ledger)
     except Exception as error:  # altneu itself reads by the ledger, so this is a warning
         what, remedy = describe_error(error)
         return Check("Tags", None, f"other programs may not see the newest revision: {what}", remedy or "")
@@ -430,7 +430,7 @@ def _check_refs(home: Home, ledger: Ledger) -> Check:
     return Check("Tags", True, "they and main are up to date")
 
 
-def _check_caches(home: Home, ledger: Ledger) -> Iterator[Check]:
+def _check_caches(ledger: Ledger) -> Iterator[Check]:
     """Check the cache with which the next run begins; nothing is wrong without it."""
     row = ledger.revisions.get()
     if row.frontier is not None:
@@ -438,13 +438,14 @@ def _check_caches(home: Home, ledger: Ledger) -> Iterator[Check]:
         yield Check(
             "Graph cache",
             True,
-            _describe_graph_cache(home, ledger, row) or _describe_checkpoint(home, ledger, row) or none,
+            _describe_graph_cache(ledger, row) or _describe_checkpoint(ledger, row) or none,
         )
 
 
-def _describe_graph_cache(home: Home, ledger: Ledger, row: Revision) -> str | None:
+def _describe_graph_cache(ledger: Ledger, row: Revision) -> str | None:
     from ..storage import graph_cache
 
+    home = ledger.home
     key = graph_cache.cached_graph_key(ledger, row)
     if key is None or not (graph_cache.cache_folder(home) / key / "manifest.json").exists():
         return None
@@ -452,7 +453,7 @@ def _describe_graph_cache(home: Home, ledger: Ledger, row: Revision) -> str | No
     return f"{graph_cache.cache_folder(home)} ({size / 1e6:,.1f} MB; may be deleted at any time)"
 
 
-def _describe_checkpoint(home: Home, ledger: Ledger, row: Revision) -> str | None:
+def _describe_checkpoint(ledger: Ledger, row: Revision) -> str | None:
     from ..storage import graph_cache
     from ..storage.file_inventory import is_missing_files
     from ..storage.refs_without_spark import open_branches
@@ -461,7 +462,7 @@ def _describe_checkpoint(home: Home, ledger: Ledger, row: Revision) -> str | Non
     state = graph_cache.saved_checkpoint(ledger, row)
     if state is None:
         return None
-    tables = open_branches(home)
+    tables = open_branches(ledger.home)
     try:
         size = tables.snapshot_size(CERTIFICATES, state.snapshot)
         if is_missing_files(tables.load_metadata(CERTIFICATES), {state.snapshot}):

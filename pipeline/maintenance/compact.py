@@ -25,7 +25,6 @@ from altneu.algorithms.algebra.upserts import DELETE, winning_upserts
 from altneu.algorithms.sql_text import quote_identifier
 
 from ..errors import UsageError
-from ..home.home import Home
 from ..home.queries import is_query_table, is_relation_rows, recorded_queries
 from ..landing.epoch_states import record_folded
 from ..report import refresh_pages
@@ -119,11 +118,12 @@ class Retention(NamedTuple):
     dropped_revisions: list[int]  # the revisions that expire
 
 
-def choose_retention(home: Home, ledger: Ledger, row: Revision) -> Retention:
+def choose_retention(ledger: Ledger, row: Revision) -> Retention:
     """Return what a compaction of revision `row` keeps.
 
     Revisions that are published later are not considered, because their rows are not in the new tables.
     """
+    home = ledger.home
     newest = row.revision
     kinds = {run.run_id: run.kind for run in ledger.runs.list_all()}
     rows = [r for r in ledger.revisions.list_all() if r.revision <= newest]
@@ -140,18 +140,11 @@ def choose_retention(home: Home, ledger: Ledger, row: Revision) -> Retention:
     return Retention(since, kept, dropped)
 
 
-def compact(
-    home: Home,
-    ledger: Ledger,
-    spark: SparkSession,
-    grace: float = GRACE,
-    say: Say = lambda text: None,
-) -> CompactFacts:
+def compact(ledger: Ledger, spark: SparkSession, grace: float = GRACE, say: Say = lambda text: None) -> CompactFacts:
     """Fold the history, rewrite the tables, and remove what nobody can read. It may be repeated after a kill.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         spark: A session with Iceberg.
         grace: For how many seconds something must have been out of use before it is removed.
         say: A function that takes lines about the progress.
@@ -163,8 +156,9 @@ def compact(
         UsageError: The settings do not have the value columns that are stored; a compaction would lose them.
         CheckFailed: The new tables do not have the fingerprints of the old ones.
     """
+    home = ledger.home
     row = ledger.revisions.require_published()
-    if words := changed_values(home, ledger):
+    if words := changed_values(ledger):
         raise UsageError(
             f"the value columns in {home.path / 'altneu.toml'} differ from those that are stored: {'; '.join(words)}. "
             "A compaction would lose the stored ones; nothing was changed.",
@@ -173,21 +167,21 @@ def compact(
     warehouse = Warehouse(spark, home, recorded_queries(ledger.runs.get(row.run_id).config))
     warehouse.ensure_tables()
     with warehouse.size_plans(row):
-        facts = Compaction(home, ledger, warehouse, row, grace, say).execute()
+        facts = Compaction(ledger, warehouse, row, grace, say).execute()
     graph_cache.drop_other_graphs(
         home, graph_cache.cached_graph_key(ledger, row), graph_cache.cached_graph_key(ledger, ledger.revisions.get())
     )  # removes what killed runs have left behind
     bsp_round_tables.drop_abandoned_rounds(warehouse, ledger)
-    record_folded(home, ledger)
-    refresh_pages(home, ledger)
+    record_folded(ledger)
+    refresh_pages(ledger)
     return facts
 
 
 class Compaction:
     """A compaction of revision `row`. `execute` carries out its steps; what a table is, only the other methods know."""
 
-    def __init__(self, home: Home, ledger: Ledger, warehouse: Warehouse, row: Revision, grace: float, say: Say) -> None:
-        self.home, self.ledger, self.warehouse, self.row = home, ledger, warehouse, row
+    def __init__(self, ledger: Ledger, warehouse: Warehouse, row: Revision, grace: float, say: Say) -> None:
+        self.home, self.ledger, self.warehouse, self.row = ledger.home, ledger, warehouse, row
         self.grace, self.say = grace, say
         self.live_for = ledger.runs.get(row.run_id).config.get(
             "live_for"
@@ -197,9 +191,9 @@ class Compaction:
     def execute(self) -> CompactFacts:
         """Write the new tables, verify them, let the kept revisions read them, and drop what nobody can read."""
         ledger, warehouse, row = self.ledger, self.warehouse, self.row
-        approval.expire_held_runs(self.home, ledger)
+        approval.expire_held_runs(ledger)
         warehouse.discard_leftovers(ledger)
-        retention = choose_retention(self.home, ledger, row)
+        retention = choose_retention(ledger, row)
         with RunSession.begin_run(ledger, row.revision, RunKind.COMPACT, epochs=[], config={}) as session:
             session.start_stage()
             pins = {table: self.rewrite_table(table, session.run_id, retention) for table in row.snapshots}
@@ -269,7 +263,6 @@ class Compaction:
         """Raise `CheckFailed` unless the new tables give the answers of the old ones."""
         self.say("comparing fingerprints")
         compaction_verification.verify_compaction(
-            self.home,
             self.ledger,
             self.warehouse,
             row=self.row,

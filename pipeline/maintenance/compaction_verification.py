@@ -28,7 +28,6 @@ from ..storage.warehouse import Warehouse, visible_rows
 
 
 def verify_compaction(
-    home: Home,
     ledger: Ledger,
     warehouse: Warehouse,
     *,
@@ -43,8 +42,7 @@ def verify_compaction(
     Serving tables are left out, because they have no revisions.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         warehouse: Its tables.
         row: The revision that is compacted, with the snapshots of the old tables.
         pins: The snapshot of each new table.
@@ -72,9 +70,9 @@ def verify_compaction(
         revision, difference = wrong
         damaged = _first_difference(recorded, former_fingerprints([difference.table]), since) is not None
         raise (
-            _damaged_error(home, revision, difference)
+            _damaged_error(ledger.home, revision, difference)
             if damaged
-            else _changed_error(home, ledger, revision, difference)
+            else _changed_error(ledger, revision, difference)
         )
     unknown = [
         table
@@ -89,7 +87,7 @@ def verify_compaction(
         )
         wrong = _first_difference(old, new, None)
     if wrong is not None:
-        raise _changed_error(home, ledger, *wrong)
+        raise _changed_error(ledger, *wrong)
 
 
 def _fingerprint_rows_in_force(
@@ -154,11 +152,11 @@ def _damaged_error(home: Home, revision: int, difference: FingerprintDifference)
     )
 
 
-def _changed_error(home: Home, ledger: Ledger, revision: int, difference: FingerprintDifference) -> CheckFailed:
-    meaning = changed_meaning(home, ledger)
+def _changed_error(ledger: Ledger, revision: int, difference: FingerprintDifference) -> CheckFailed:
+    meaning = changed_meaning(ledger)
     settings = f" The settings have changed since: {'; '.join(meaning.descriptions)}." if meaning.descriptions else ""
     return CheckFailed(
         f"the new tables differ from the old ones at revision {revision}: "
-        f"{difference.describe(home.schedule.format_label(difference.epoch))}.{settings} Nothing was replaced.",
+        f"{difference.describe(ledger.home.schedule.format_label(difference.epoch))}.{settings} Nothing was replaced.",
         meaning.advice or "altneu compact; if it fails again, report it",
     )

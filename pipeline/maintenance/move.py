@@ -84,7 +84,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         tables.refuse_other_home(new, catalog)
         copy_database.refuse_other_home(new.database, catalog)
         _claim_prefix(to, home, catalog)
-        before = _home_state(home, ledger)
+        before = _home_state(ledger)
         copied_batches = batches.copy_landing(home, new, say)
         copied_tables = (
             tables.copy_tables(home, new, catalog, say)
@@ -94,10 +94,10 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
         copied = copied_batches.copied + copied_tables.copied + _copy_reports(home, new, say)
         say("database")
         rows = _copy_database(home, new, catalog, copied_tables.located)
-        books = Ledger(new.database)
+        books = Ledger(new)
         batches.verify_copy(home, new, ledger, books)
         proved = _prove_copy(home, new, copied_tables, say, prove or _compare_copies)
-        if _home_state(home, ledger) != before:
+        if _home_state(ledger) != before:
             raise AltneuError("a run or a compaction has changed the home while it was copied.", REPEAT_COMMAND)
         _claim_prefix(to, home, catalog)
         _write_settings(home, new, settings)
@@ -105,7 +105,7 @@ def move_home(home: Home, to: MoveTarget, say: file_transfer.Say, prove: Prove |
     say("reports")
     from ..report import refresh_pages
 
-    refresh_pages(new, books)
+    refresh_pages(books)
     return MoveResult(
         new,
         len(copied_tables.located),
@@ -148,10 +148,10 @@ def _refuse_nested_target(home: Home, new: Home) -> None:
         )
 
 
-def _home_state(home: Home, ledger: Ledger) -> list[Any]:
+def _home_state(ledger: Ledger) -> list[Any]:
     """Return values that differ whenever a run or a compaction has changed the home."""
-    identity = home_identity.find_identity(home)
-    locations = catalogs.open_catalog(home, identity).metadata_locations() if identity else {}
+    identity = home_identity.find_identity(ledger.home)
+    locations = catalogs.open_catalog(ledger.home, identity).metadata_locations() if identity else {}
     return [locations, ledger.revisions.get(), [(run.run_id, run.state) for run in ledger.runs.list_all()]]
 
 
@@ -321,8 +321,8 @@ def _compare_copies(home: Home, new: Home, say: file_transfer.Say) -> dict[int, 
     from ..storage.warehouse import Warehouse
 
     say("proof")
-    ledger = Ledger(new.database)
-    spark = session_for(new, ledger)
+    ledger = Ledger(new)
+    spark = session_for(ledger)
     original, copy, proved = Warehouse(spark, home), Warehouse(spark, new), {}
     rows = [row for row in ledger.revisions.list_all() if row.snapshots and row.frontier is not None]
     for number, row in enumerate(rows):

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from altneu.algorithms.fingerprint import Fingerprint
 
 from ..errors import UsageError, describe_error
-from ..home.home import Home
 from ..home.queries import Definitions, recorded_queries
 from ..observability import openlineage
 from ..report import refresh_pages
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def roll_back(
-    home: Home, ledger: Ledger, revision: int, say: Callable[[str], None] = lambda text: None
+    ledger: Ledger, revision: int, say: Callable[[str], None] = lambda text: None
 ) -> tuple[Revision, list[int]]:
     """Publish the state of an old revision as a new one.
 
@@ -40,8 +39,7 @@ def roll_back(
     that differ from the published state are shown as missing or changed again.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         revision: The revision to publish again; 0 is the empty state.
         say: A function that takes lines about the progress.
 
@@ -51,6 +49,7 @@ def roll_back(
     Raises:
         UsageError: The revision does not exist, is published already, or cannot be read any more.
     """
+    home = ledger.home
     if revision < 0:
         raise UsageError(f"there is no revision {revision} to roll back to.", "altneu status")
     parent, target = ledger.revisions.get(), ledger.revisions.get(revision)
@@ -68,34 +67,33 @@ def roll_back(
         run_id, pins = session.run_id, target.snapshots
         if target.revision and target.revision not in exact_revisions(ledger.revisions.list_all()):
             say(f"revision {revision} shares its tables with later ones: writing its rows again")
-            pins = rewrite_revision(home, ledger, run_id, target)
-        published = _republish(home, ledger, run_id, parent, target, pins, epochs)
+            pins = rewrite_revision(ledger, run_id, target)
+        published = _republish(ledger, run_id, parent, target, pins, epochs)
         if lacking := [table for table in home.config.publish.serving_tables if table not in pins and pins]:
             say(f"these tables are empty until the next run or altneu rebuild: {', '.join(lacking)}")
         try:
             open_branches(home).update_refs(ledger, run_id)
             ledger.runs.forget_branches([run_id])
-            change_log.try_to_follow(home, ledger, lambda: _open_warehouse(home, ledger), say)
+            change_log.try_to_follow(ledger, lambda: _open_warehouse(ledger), say)
         except Exception as error:  # the revision is published; the next writer updates the tags and branches
             say(f"the next run, or altneu doctor, updates the tags in the tables ({describe_error(error)[0]})")
-    openlineage.emit_run(home, ledger, run_id)
-    refresh_pages(home, ledger, [epoch for epoch in epochs if epoch in after])
+    openlineage.emit_run(ledger, run_id)
+    refresh_pages(ledger, [epoch for epoch in epochs if epoch in after])
     return published, epochs
 
 
-def _open_warehouse(home: Home, ledger: Ledger, queries: Definitions = MappingProxyType({})) -> Warehouse:
+def _open_warehouse(ledger: Ledger, queries: Definitions = MappingProxyType({})) -> Warehouse:
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    return Warehouse(session_for(home, ledger), home, queries)
+    return Warehouse(session_for(ledger), ledger.home, queries)
 
 
-def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
+def rewrite_revision(ledger: Ledger, run_id: str, target: Revision) -> dict[str, int]:
     """Write the rows that a revision sees on a branch of the run, and verify them.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         run_id: The run of the rollback.
         target: The revision that shares its tables with later ones.
 
@@ -110,21 +108,22 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
     from . import compaction_verification
     from .compact import sort_into_files
 
-    if words := changed_values(home, ledger):
+    if words := changed_values(ledger):
         raise UsageError(
-            f"the value columns in {home.path / 'altneu.toml'} differ from those that are stored: {'; '.join(words)}. "
+            f"the value columns in {ledger.home.path / 'altneu.toml'} differ from those that are stored: "
+            f"{'; '.join(words)}. "
             f"Revision {target.revision} shares its tables with later ones, and writing them again would lose columns.",
             "restore the value columns, and repeat the command",
         )
-    warehouse = _open_warehouse(home, ledger, recorded_queries(ledger.runs.get(target.run_id).config))
+    warehouse = _open_warehouse(ledger, recorded_queries(ledger.runs.get(target.run_id).config))
     with warehouse.size_plans(target):
         pins = {}
         for table, snapshot in target.snapshots.items():
             if table not in SERVING_TABLES:
                 rows = warehouse.read_table(table, target)
-            elif target.config_digest == home.config.semantic_digest():
+            elif target.config_digest == ledger.home.config.semantic_digest():
                 rows = serving_tables.serving_rows(
-                    table, lambda name: warehouse.read_table(name, target), home, ledger, target
+                    table, lambda name: warehouse.read_table(name, target), ledger, target
                 )
             else:  # the settings have changed, so that the next run restates history and writes the table
                 continue
@@ -132,7 +131,6 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
                 table, run_id, snapshot, sort_into_files(table, rows, warehouse.snapshot_size(table, snapshot))
             )
         compaction_verification.verify_compaction(
-            home,
             ledger,
             warehouse,
             row=target,
@@ -145,13 +143,7 @@ def rewrite_revision(home: Home, ledger: Ledger, run_id: str, target: Revision) 
 
 
 def _republish(
-    home: Home,
-    ledger: Ledger,
-    run_id: str,
-    parent: Revision,
-    target: Revision,
-    pins: dict[str, int],
-    epochs: list[int],
+    ledger: Ledger, run_id: str, parent: Revision, target: Revision, pins: dict[str, int], epochs: list[int]
 ) -> Revision:
     after = ledger.outputs.published_batches(target.revision)
     ledger.outputs.put_batches(
@@ -170,7 +162,7 @@ def _republish(
         parent.revision,
         frontier=target.frontier,
         snapshots=pins,
-        digest=target.config_digest or home.config.semantic_digest(),
+        digest=target.config_digest or ledger.home.config.semantic_digest(),
         mark=target.mark,
         since=target.since,
         again=target,

@@ -132,7 +132,6 @@ def alert_channels() -> list[Channel]:
 
 
 def send_alerts(
-    home: Home,
     ledger: Ledger,
     to: Callable[[], Sequence[Channel]] = alert_channels,
     pages: Pages | None = None,
@@ -142,7 +141,6 @@ def send_alerts(
     """Send what is new to each channel. This function raises no error; failures are logged.
 
     Args:
-        home: The home whose incidents are sent.
         ledger: The ledger of the home.
         to: A function that returns the channels.
         pages: A function from the file name of a report page to its address; by default that of the local reports.
@@ -164,7 +162,7 @@ def send_alerts(
         return False
     for channel in receivers:
         try:
-            _send_to_channel(home, ledger, channel, incidents, problems, pages or _report_pages(home), patience)
+            _send_to_channel(ledger, channel, incidents, problems, pages or _report_pages(ledger.home), patience)
         except Exception as error:  # a run must not fail because its alerts do
             every = False
             log.warning("alerts could not be sent to %s: %s", channel.name, error)
@@ -172,19 +170,14 @@ def send_alerts(
 
 
 def _send_to_channel(
-    home: Home,
-    ledger: Ledger,
-    channel: Channel,
-    incidents: list[Incident],
-    problems: list[Problem],
-    pages: Pages,
-    patience: float,
+    ledger: Ledger, channel: Channel, incidents: list[Incident], problems: list[Problem], pages: Pages, patience: float
 ) -> None:
+    home = ledger.home
     sent = alert_log.list_sent(ledger, channel.name)
     news = [
         _opened_problem(home, incident, pages) for incident in incidents if _is_due(home, incident, patience)
     ] + problems
-    news += _closed_problems(home, ledger, incidents, sent, pages)
+    news += _closed_problems(ledger, incidents, sent, pages)
     claimed = [
         problem
         for problem in news
@@ -243,11 +236,7 @@ def _opened_problem(home: Home, incident: Incident, pages: Pages) -> Problem:
 
 
 def _closed_problems(
-    home: Home,
-    ledger: Ledger,
-    incidents: list[Incident],
-    sent: dict[tuple[AlertKey, AlertKind], alert_log.SentAlert],
-    pages: Pages,
+    ledger: Ledger, incidents: list[Incident], sent: dict[tuple[AlertKey, AlertKind], alert_log.SentAlert], pages: Pages
 ) -> list[Problem]:
     """Return the problems that were sent and are over now, except incidents that were muted when they closed."""
     known = {alert_key(incident): incident for incident in incidents}
@@ -260,7 +249,7 @@ def _closed_problems(
         if key.suite == EPOCH and row.epoch is not None and row.epoch in batches:
             publication = ledger.revisions.get(batches[row.epoch].revision)
             if publication.published_at > row.claimed_at:
-                page = pages(f"epoch={home.schedule.format_label(row.epoch)}.html")
+                page = pages(f"epoch={ledger.home.schedule.format_label(row.epoch)}.html")
                 lines = (
                     f"revision {publication.revision} has published it, {format_moment(publication.published_at)}",
                     f"page: {page}",
@@ -272,7 +261,7 @@ def _closed_problems(
         elif not known[key].is_open:
             end = known[key].last
             if end.ended and known[key].mute_at(end.ended) is None:
-                where = _name_epochs([home.schedule.format_label(epoch) for epoch in known[key].epochs])
+                where = _name_epochs([ledger.home.schedule.format_label(epoch) for epoch in known[key].epochs])
                 lines = (f"{where}from {format_moment(known[key].first.at)} to {format_moment(end.ended)}", end.why)
         if lines:
             news.append(Problem(key, AlertKind.CLOSED, f"over: {row.title}", lines, epoch=row.epoch))
@@ -287,7 +276,7 @@ def alert_key(one: Incident) -> AlertKey:
 # -- problems that are no incidents -------------------------------------------------------------------------------
 
 
-def epoch_problem(home: Home, ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
+def epoch_problem(ledger: Ledger, epoch: int, title: str, lines: Iterable[str]) -> Problem | None:
     """Describe that an epoch is not published; this is one problem until the epoch is published.
 
     Returns:

@@ -93,34 +93,35 @@ def is_wanted() -> bool:
     return any(map(os.environ.get, named)) or any(name.startswith("OPENLINEAGE__TRANSPORT") for name in os.environ)
 
 
-def emit_run(home: Home, ledger: Ledger, run_id: str) -> None:
+def emit_run(ledger: Ledger, run_id: str) -> None:
     """Send the events of a run in its present state. This function raises no error; failures are logged."""
     if _by_tasks.get() or not is_wanted():
         return
     try:
         require_extras("lineage (OPENLINEAGE_URL)", "lineage")
-        _send_events(run_events(home, ledger, run_id))
+        _send_events(run_events(ledger, run_id))
     except Exception as error:  # a run must not fail because its lineage cannot be sent
         log.warning("the lineage of run %s could not be sent: %s", run_id, error)
 
 
-def emit_audit(home: Home, ledger: Ledger, results: Sequence[Check]) -> None:
+def emit_audit(ledger: Ledger, results: Sequence[Check]) -> None:
     """Send the results of an audit of what is published. This function raises no error; failures are logged."""
     if not is_wanted() or not results:
         return
     try:
         require_extras("lineage (OPENLINEAGE_URL)", "lineage")
         row, at = ledger.revisions.get(), clock.timestamp()
-        _send_events([_audit_event(home, f"audit {at}", at, results, row.snapshots, None)])
+        _send_events([_audit_event(ledger.home, f"audit {at}", at, results, row.snapshots, None)])
     except Exception as error:
         log.warning("the lineage of an audit could not be sent: %s", error)
 
 
-def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
+def run_events(ledger: Ledger, run_id: str) -> list[RunEvent]:
     """Return the events of a run in its present state: that of its checks, if there are any, and last its own."""
     from openlineage.client.event_v2 import Run, RunEvent, RunState
     from openlineage.client.facet_v2 import error_message_run
 
+    home = ledger.home
     run = ledger.runs.get(run_id)
     state = RunState(STATES.get(run.state, "ABORT"))
     facets: dict[str, Any] = _run_facets(home, run)
@@ -132,8 +133,8 @@ def run_events(home: Home, ledger: Ledger, run_id: str) -> list[RunEvent]:
         eventType=state,
         run=Run(_event_uuid(run.started_at, run_id), facets),
         job=_job_of(home, run.kind),
-        inputs=input_datasets(home, ledger, run_id),
-        outputs=output_datasets(home, ledger, run_id),
+        inputs=input_datasets(ledger, run_id),
+        outputs=output_datasets(ledger, run_id),
         producer=producer_uri(),
     )
     checks = [] if state is RunState.START else [each.to_check() for each in ledger.checks.select(run_id=run_id)]
@@ -270,11 +271,12 @@ def _input_fields(home: Home, named: Sequence[str]) -> list[InputField]:
     return [columns.InputField(*dataset_name(home, table), column) for table, _, column in split]
 
 
-def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
+def input_datasets(ledger: Ledger, run_id: str) -> list[InputDataset]:
     """Return what a run reads: the landed files, or for a rebuild the stored upserts of its parent."""
     from openlineage.client.event_v2 import InputDataset
     from openlineage.client.facet_v2 import input_statistics_input_dataset as statistics
 
+    home = ledger.home
     run = ledger.runs.get(run_id)
     if run.kind in (RunKind.ROLLBACK, RunKind.COMPACT):
         return []
@@ -287,7 +289,7 @@ def input_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset
     return [InputDataset(*dataset_name(home, LANDING), inputFacets={"inputStatistics": facet} if batches else {})]
 
 
-def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDataset]:
+def output_datasets(ledger: Ledger, run_id: str) -> list[OutputDataset]:
     """Return the tables whose published snapshots differ from the parent's; none before the run is published."""
     from openlineage.client.event_v2 import OutputDataset
 
@@ -298,7 +300,7 @@ def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDatas
     changed = {table: snapshot for table, snapshot in sorted(row.snapshots.items()) if before.get(table) != snapshot}
     queries = recorded_queries(ledger.runs.get(run_id).config)
     return [
-        OutputDataset(*dataset_name(home, table), facets=_dataset_facets(home, table, snapshot, queries))
+        OutputDataset(*dataset_name(ledger.home, table), facets=_dataset_facets(ledger.home, table, snapshot, queries))
         for table, snapshot in changed.items()
     ]
 
@@ -306,10 +308,10 @@ def output_datasets(home: Home, ledger: Ledger, run_id: str) -> list[OutputDatas
 # -- checks -------------------------------------------------------------------------------------------------------
 
 
-def checked_datasets(home: Home, ledger: Ledger, run_id: str) -> list[InputDataset]:
+def checked_datasets(ledger: Ledger, run_id: str) -> list[InputDataset]:
     """Return the tables that the checks of a run have looked at, with the results."""
     return _assertion_datasets(
-        home, [each.to_check() for each in ledger.checks.select(run_id=run_id)], _snapshots_seen(ledger, run_id)
+        ledger.home, [each.to_check() for each in ledger.checks.select(run_id=run_id)], _snapshots_seen(ledger, run_id)
     )
 
 

@@ -83,7 +83,8 @@ R = TypeVar("R", bound=WritingRun)
 class StageTelemetry:
     """One attempt of a stage. `measure` executes it, `report_done` or `report_failed` reports how it has ended."""
 
-    def __init__(self, home: Home, ledger: Ledger, run: RunRecord, name: str) -> None:
+    def __init__(self, ledger: Ledger, run: RunRecord, name: str) -> None:
+        home = ledger.home
         self.home, self.ledger, self.run_id, self.name = home, ledger, run.run_id, name
         self._figures: dict[str, int] = {}
         self.started = time.time()
@@ -113,7 +114,7 @@ class StageTelemetry:
             cost=self._figures,
         )
         if self.name == "publish":
-            emit_run_end(self.home, self.ledger, self.run_id)
+            emit_run_end(self.ledger, self.run_id)
 
     def report_failed(self, what: str) -> None:
         log_event(
@@ -124,7 +125,7 @@ class StageTelemetry:
             error=what,
             cost=self._figures,
         )
-        emit_run_end(self.home, self.ledger, self.run_id)
+        emit_run_end(self.ledger, self.run_id)
 
     def _elapsed_seconds(self) -> float:
         return round(time.time() - self.started, 3)
@@ -168,25 +169,25 @@ def _resident_memory() -> dict[str, int]:
     return sizes
 
 
-def emit_run_end(home: Home, ledger: Ledger, run_id: str) -> None:
+def emit_run_end(ledger: Ledger, run_id: str) -> None:
     """Send the trace and the lineage of a run that was published or has failed."""
-    send_trace(home, ledger, run_id)
-    openlineage.emit_run(home, ledger, run_id)
+    send_trace(ledger, run_id)
+    openlineage.emit_run(ledger, run_id)
 
 
-def send_trace(home: Home, ledger: Ledger, run_id: str) -> None:
+def send_trace(ledger: Ledger, run_id: str) -> None:
     """Send the run's trace, when OpenTelemetry's own variables name a receiver."""
     if not any(os.environ.get(f"OTEL_EXPORTER_OTLP_{kind}ENDPOINT") for kind in ("", "TRACES_")):
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-        export_trace(OTLPSpanExporter(), home, ledger, run_id)
+        export_trace(OTLPSpanExporter(), ledger, run_id)
     except Exception:  # a run must not fail because its trace cannot be sent
         log.warning("the trace of run %s could not be sent", run_id, exc_info=True)
 
 
-def export_trace(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str) -> None:
+def export_trace(exporter: SpanExporter, ledger: Ledger, run_id: str) -> None:
     """Export the trace of a run from the database: a span for the run, and in it one for each stage."""
     from opentelemetry.sdk.resources import Resource
     from opentelemetry.sdk.trace import TracerProvider
@@ -198,7 +199,7 @@ def export_trace(exporter: SpanExporter, home: Home, ledger: Ledger, run_id: str
     provider.add_span_processor(BatchSpanProcessor(exporter))
     tracer = provider.get_tracer("altneu")
     run = ledger.runs.get(run_id)
-    fields = {f"altneu.{name}": value for name, value in run_fields(home, run).items() if value is not None}
+    fields = {f"altneu.{name}": value for name, value in run_fields(ledger.home, run).items() if value is not None}
     start, end = _to_nanoseconds(run.started_at), _to_nanoseconds(run.finished_at or run.started_at)
     root = tracer.start_span(f"altneu {run.kind}", start_time=start, attributes=fields)
     if run.error:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from ..home.home import Home
 from ..state.fingerprint_sums import RunningFingerprint, subtract_fingerprints
 from ..state.ledger import Ledger
 from ..state.records import Revision, RunKind, is_landed
@@ -42,7 +41,7 @@ class EpochChange:
     after: Totals | None
 
 
-def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChange]:
+def changed_epochs(ledger: Ledger, revision: int) -> list[EpochChange]:
     """Return the epochs with a batch that a revision has changed, in order.
 
     Raises:
@@ -60,12 +59,12 @@ def changed_epochs(home: Home, ledger: Ledger, revision: int) -> list[EpochChang
         kinds = dict.fromkeys(kinds, EpochChangeKind.ROLLED_BACK)
     before, after = _epoch_totals(ledger, parent, kinds, old), _epoch_totals(ledger, row, kinds, new)
     return [
-        EpochChange(epoch, home.schedule.format_label(epoch), kind, before.get(epoch), after.get(epoch))
+        EpochChange(epoch, ledger.home.schedule.format_label(epoch), kind, before.get(epoch), after.get(epoch))
         for epoch, kind in kinds.items()
     ]
 
 
-def changed_since(home: Home, ledger: Ledger, since: int, revision: int) -> list[EpochChange]:
+def changed_since(ledger: Ledger, since: int, revision: int) -> list[EpochChange]:
     """Return the epochs that the revisions after `since` up to `revision` have changed, in order, each once.
 
     An epoch has its totals before the first of these revisions and after the last one, and the kind of its last change.
@@ -75,7 +74,7 @@ def changed_since(home: Home, ledger: Ledger, since: int, revision: int) -> list
     """
     changes_by_epoch: dict[int, EpochChange] = {}
     for number in range(since + 1, revision + 1):
-        for change in changed_epochs(home, ledger, number):
+        for change in changed_epochs(ledger, number):
             before = changes_by_epoch[change.epoch].before if change.epoch in changes_by_epoch else change.before
             changes = change.kind in (EpochChangeKind.CORRECTED, EpochChangeKind.RESTATED)
             kind = EpochChangeKind.NEW if changes and before is None else change.kind

@@ -45,12 +45,13 @@ class ExternalAccess:
         return asdict(self)
 
 
-def external_access(home: Home, ledger: Ledger, revision: int | None = None) -> ExternalAccess:
+def external_access(ledger: Ledger, revision: int | None = None) -> ExternalAccess:
     """Return how another program reads a revision (default: the newest).
 
     Raises:
         AltneuError: Nothing is published, or the revision has expired.
     """
+    home = ledger.home
     row = ledger.revisions.require_published(revision)
     assert row.frontier is not None
     identity = home_identity.require_identity(home)

@@ -327,21 +327,20 @@ class Graph(Views["DataFrame"]):
             raise UsageError(f"home={home!r} is not a path.", 'Graph(".altneu")')
         if str(engine) not in set(Engine):
             raise UsageError(f"there is no engine {str(engine)!r}.", f"one of {', '.join(Engine)}")
-        self._open_graph(Home.open(home), None, self._start_session if spark is None else lambda: spark, Engine(engine))
+        start = self._start_session if spark is None else lambda: spark
+        self._open_graph(open_ledger(Home.open(home)), start, Engine(engine))
 
     @classmethod
-    def for_home(
-        cls, home: Home, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine = Engine.auto
-    ) -> Self:
-        """Return the graph of an open home, with a function that starts a session."""
+    def for_ledger(cls, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine = Engine.auto) -> Self:
+        """Return the graph of the home of a ledger, with a function that starts a session."""
         graph = cls.__new__(cls)
-        graph._open_graph(home, ledger, start, engine)
+        graph._open_graph(ledger, start, engine)
         return graph
 
-    def _open_graph(self, home: Home, ledger: Ledger | None, start: Callable[[], SparkSession], engine: Engine) -> None:
-        self.home, self.ledger = home, ledger or open_ledger(home)
+    def _open_graph(self, ledger: Ledger, start: Callable[[], SparkSession], engine: Engine) -> None:
+        self.home, self.ledger = ledger.home, ledger
         self._start = start
-        self._engines = Engines(home, lambda: self._warehouse, engine)
+        self._engines = Engines(self.home, lambda: self._warehouse, engine)
 
     def _start_session(self) -> SparkSession:
         from ..storage.session import master_of, start_session
@@ -360,10 +359,10 @@ class Graph(Views["DataFrame"]):
 
     def ask(self, question: Question) -> Answer:
         """Answer a question. Every view and `altneu show` are based on this."""
-        return run_query(self.home, self.ledger, question, self._engines)
+        return run_query(self.ledger, question, self._engines)
 
     def _answer_question(self, question: Question) -> DataFrame:
-        answer = run_query(self.home, self.ledger, question, replace(self._engines, engine=Engine.spark))
+        answer = run_query(self.ledger, question, replace(self._engines, engine=Engine.spark))
         if answer.frame is not None:
             return answer.frame
         columns = ", ".join(f"`{name}` {type_}" for name, type_ in answer.sql_types().items())
@@ -470,7 +469,7 @@ class Graph(Views["DataFrame"]):
             return f"Graph({str(self.home.path)!r}): nothing is published"
         from .views import select_totals
 
-        now = select_totals(self.home, self.ledger)[0]
+        now = select_totals(self.ledger)[0]
         return (
             f"Graph({str(self.home.path)!r}): revision {row.revision}, frontier {now['label']}: "
             f"{now['vertices']:,} vertices, {now['edges']:,} edges, {now['triangles']:,} triangles, "

@@ -96,7 +96,7 @@ class Answer:
         return {name: _TYPES.get(name, "bigint") for name in self.columns}
 
 
-def run_query(home: Home, ledger: Ledger, question: Question, engines: Engines) -> Answer:
+def run_query(ledger: Ledger, question: Question, engines: Engines) -> Answer:
     """Answer a question at one revision. An engine starts only where the database cannot answer.
 
     Raises:
@@ -109,7 +109,7 @@ def run_query(home: Home, ledger: Ledger, question: Question, engines: Engines) 
     row = ledger.revisions.get(question.revision)
     if not (row.revision and question.since_revision is not None):  # changes to an empty revision are an answer
         ledger.revisions.require_published(question.revision)
-    runner = _QueryRunner(home, ledger, question, row)
+    runner = _QueryRunner(ledger, question, row)
     columns = runner.list_columns()
     question.sort_column(columns)
     runner.check_epochs()
@@ -118,7 +118,6 @@ def run_query(home: Home, ledger: Ledger, question: Question, engines: Engines) 
 
 @dataclass(frozen=True)
 class _QueryRunner:
-    home: Home
     ledger: Ledger
     question: Question
     row: Revision
@@ -159,12 +158,16 @@ class _QueryRunner:
     def epoch(self) -> int:
         """Return the epoch as of which the question asks."""
         assert self.row.frontier is not None
-        return self.row.frontier if self.question.as_of is None else self.home.schedule.parse_epoch(self.question.as_of)
+        return (
+            self.row.frontier
+            if self.question.as_of is None
+            else self.ledger.home.schedule.parse_epoch(self.question.as_of)
+        )
 
     @cached_property
     def epoch_span(self) -> list[int]:
         words = () if self.question.view == "query" else self.question.span
-        return [self.home.schedule.parse_epoch(text) for text in words]
+        return [self.ledger.home.schedule.parse_epoch(text) for text in words]
 
     def check_epochs(self) -> None:
         """Raise `UsageError` for epochs that cannot be answered for. This needs no engine."""
@@ -177,11 +180,11 @@ class _QueryRunner:
                 raise UsageError(f"from {first} to {last} is backwards.", f"altneu show {view} {last} {first}")
             known = self.ledger.outputs.published_batches(self.row.revision)
             if len(self.epoch_span) == 1 and self.epoch_span[0] not in known and view != "results":
-                raise unpublished_error(self.home, self.epoch_span[0], known)
+                raise unpublished_error(self.ledger.home, self.epoch_span[0], known)
         elif self.epoch_span:
-            views.require_forward(self.home, self.row, self.epoch_span[0], self.epoch_span[1], view)
+            views.require_forward(self.ledger.home, self.row, self.epoch_span[0], self.epoch_span[1], view)
         elif self.question.as_of is not None and (view not in ("totals", "trusses") or self.epoch > self.frontier):
-            views.require_answerable(self.home, self.row, self.epoch)
+            views.require_answerable(self.ledger.home, self.row, self.epoch)
         if assert_since is not None and assert_since > self.row.revision:
             raise UsageError(
                 f"--since-revision {assert_since} is after revision {self.row.revision}.",
@@ -196,19 +199,19 @@ class _QueryRunner:
     def answer_from_database(self, columns: tuple[str, ...], engines: Engines) -> Answer:
         from . import views
 
-        question, home, ledger = self.question, self.home, self.ledger
+        question, ledger = self.question, self.ledger
         epoch = None if question.as_of is None else self.epoch
         if question.view == "totals":
             points = views.select_totals(
-                home, ledger, revision=question.revision, as_of=epoch, all_epochs=question.all_epochs
+                ledger, revision=question.revision, as_of=epoch, all_epochs=question.all_epochs
             )
             rows: list[dict[str, Any]] = [{**point, **point["motifs"]} for point in points]
         elif question.view == "trusses":
-            rows = views.list_trusses(home, ledger, question.revision, all_epochs=question.all_epochs, as_of=epoch)
+            rows = views.list_trusses(ledger, question.revision, all_epochs=question.all_epochs, as_of=epoch)
         elif question.view == "results":
-            rows = _list_check_results(home, ledger, self.epoch_span)
+            rows = _list_check_results(ledger, self.epoch_span)
         else:
-            rows = _list_checks(home, ledger, self.epoch_span)
+            rows = _list_checks(ledger, self.epoch_span)
         listed: list[Row] = [{name: row[name] for name in columns} for row in rows]
         if question.where is not None:
             listed = _select_matching(Answer(columns, listed), question.where, engines)
@@ -263,7 +266,7 @@ class _QueryRunner:
     def greatest_k(self) -> int:
         from . import views
 
-        totals = views.select_totals(self.home, self.ledger, revision=self.question.revision, as_of=self.epoch)
+        totals = views.select_totals(self.ledger, revision=self.question.revision, as_of=self.epoch)
         return max(int(totals[0]["max_trussness"]), 2)
 
     def _select_view(self, house: Tables[R]) -> R:
@@ -403,7 +406,7 @@ def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:
         ]
 
 
-def _list_check_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
+def _list_check_results(ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
     """Return every stored result, the newest first."""
     within = (checks.c.epoch >= span[0], checks.c.epoch <= span[-1]) if span else ()
     columns = ("epoch", "revision", "at", "suite", "name", "severity", "passed", "observed", "run_id")
@@ -412,7 +415,7 @@ def _list_check_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list
     return [
         {
             "epoch": row.epoch,
-            "label": home.schedule.format_label(row.epoch),
+            "label": ledger.home.schedule.format_label(row.epoch),
             "revision": row.revision,
             "at": row.at,
             "result": "passed" if row.passed else "warns" if row.severity == "warning" else "fails",
@@ -426,7 +429,7 @@ def _list_check_results(home: Home, ledger: Ledger, span: Sequence[int]) -> list
     ]
 
 
-def _list_checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
+def _list_checks(ledger: Ledger, span: Sequence[int]) -> list[dict[str, Any]]:
     """Return the newest results about what is published and the failures that still matter, failures first."""
     from ..state.epoch_status import is_fresh, is_relevant, list_epoch_statuses, select_newest_checks
 
@@ -443,7 +446,7 @@ def _list_checks(home: Home, ledger: Ledger, span: Sequence[int]) -> list[dict[s
         rows.append(
             {
                 "epoch": check.epoch,
-                "label": home.schedule.format_label(check.epoch),
+                "label": ledger.home.schedule.format_label(check.epoch),
                 "result": "passed" if check.passed else "warns" if check.severity is Severity.WARNING else "fails",
                 "suite": check.suite,
                 "check": check.name,

@@ -22,7 +22,6 @@ from pyspark.sql import functions as F
 from altneu.algorithms.sql_text import quote_identifier
 
 from ..errors import UsageError
-from ..home.home import Home
 from ..home.queries import QueryDefinition, recorded_queries
 from ..state.epoch_status import select_newest_checks
 from ..state.ledger import Ledger
@@ -48,7 +47,6 @@ COLUMNS = {
 class DiffSide:
     """One of the two states: a revision, or a held run (`run`) as it would be published."""
 
-    home: Home
     ledger: Ledger
     row: Revision
     run: RunRecord | None = None
@@ -93,11 +91,11 @@ class RevisionDiff:
     after: DiffSide
 
     def __post_init__(self) -> None:
-        one, other = self.before.home.config, self.after.home.config
+        one, other = self.before.ledger.home.config, self.after.ledger.home.config
         if (one.epochs.every, one.vertices.ids) != (other.epochs.every, other.vertices.ids):
             raise UsageError(
-                f"{self.before.home.path} and {self.after.home.path} cannot be compared, because their epochs or "
-                "vertex ids differ ([epochs] every, [vertices] ids)."
+                f"{self.before.ledger.home.path} and {self.after.ledger.home.path} cannot be compared, "
+                "because their epochs or vertex ids differ ([epochs] every, [vertices] ids)."
             )
 
     @property
@@ -128,7 +126,7 @@ class RevisionDiff:
         }
 
     def _label_of(self, epoch: int | None) -> str | None:
-        return None if epoch is None else self.after.home.schedule.format_label(epoch)
+        return None if epoch is None else self.after.ledger.home.schedule.format_label(epoch)
 
     def _total_spans(self) -> Iterable[Document]:
         """Yield the spans of epochs in which a total differs."""
@@ -286,7 +284,7 @@ class RevisionDiff:
         """Return the signed rows of a query in one state, up to its frontier: query, row (as JSON), epoch, diff."""
         assert query is not None
         side = self.after if sign > 0 else self.before
-        warehouse = Warehouse(spark, side.home)
+        warehouse = Warehouse(spark, side.ledger.home)
         rows = self._clamp_epochs(warehouse.read_table(query.table, side.row), side.row)
         if query.vertices and self._compares_by_name:
             rows = named_of(warehouse, side.row, rows, list(query.vertices))
@@ -295,7 +293,7 @@ class RevisionDiff:
 
     def _table_sides(self, spark: SparkSession, table: str, keys: tuple[str, ...]) -> tuple[DataFrame, DataFrame]:
         """Return a table's rows before, and the difference to its rows after, as diff triples."""
-        before, after = (Warehouse(spark, side.home) for side in (self.before, self.after))
+        before, after = (Warehouse(spark, side.ledger.home) for side in (self.before, self.after))
         old = self._clamp_epochs(before.read_table(table, self.before.row), self.before.row)
         if self._is_additive:
             new = after.read_table(table, self.after.row)
@@ -324,7 +322,7 @@ class RevisionDiff:
     def _is_additive(self) -> bool:
         """Tell whether the state after has followed from the state before by added batches only."""
         old, new = self.before, self.after
-        if old.home.path != new.home.path or old.row.hidden != new.row.hidden or old.run is not None:
+        if old.ledger.home.path != new.ledger.home.path or old.row.hidden != new.row.hidden or old.run is not None:
             return False
         last = new.run.parent if new.run else new.row.revision
         ends = old.row.frontier, new.row.frontier
@@ -340,7 +338,7 @@ class RevisionDiff:
     @cached_property
     def _compares_by_name(self) -> bool:
         """Tell whether the states may have different numbers for the same names."""
-        return not self._is_additive and self.after.home.config.vertices.ids == "string"
+        return not self._is_additive and self.after.ledger.home.config.vertices.ids == "string"
 
     def _with_keys(self, warehouse: Warehouse, side: DiffSide, rows: DataFrame, keys: tuple[str, ...]) -> DataFrame:
         if side.row.frontier is None:
@@ -359,7 +357,7 @@ class RevisionDiff:
     def _with_names(self, spark: SparkSession, rows: DataFrame, columns: list[str]) -> DataFrame:
         if self._compares_by_name or self.after.row.frontier is None:
             return rows
-        return named_of(Warehouse(spark, self.after.home), self.after.row, rows, columns)
+        return named_of(Warehouse(spark, self.after.ledger.home), self.after.row, rows, columns)
 
 
 def _union_frames(frames: list[DataFrame]) -> DataFrame:
@@ -376,11 +374,11 @@ def _shown_totals(point: EpochTotals, motifs: list[str]) -> Mapping[str, int]:
 
 
 def _describe_side(side: DiffSide) -> Document:
-    frontier = None if side.row.frontier is None else side.home.schedule.format_label(side.row.frontier)
+    frontier = None if side.row.frontier is None else side.ledger.home.schedule.format_label(side.row.frontier)
     run = side.run.run_id if side.run else None
     return {
         "name": side.name,
-        "home": str(side.home.path),
+        "home": str(side.ledger.home.path),
         "revision": side.row.revision,
         "run": run,
         "frontier": frontier,

@@ -21,7 +21,6 @@ MOST_EPOCHS = 100_000  # up to so many epochs each is listed
 
 
 def select_totals(
-    home: Home,
     ledger: Ledger,
     *,
     revision: int | None = None,
@@ -33,8 +32,7 @@ def select_totals(
     Of more than `MOST_EPOCHS` epochs only those are listed that have landed or at which something changes.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         revision: The revision (default: the newest).
         as_of: The epoch, or the last one of `all_epochs`.
         all_epochs: Whether every epoch is listed.
@@ -61,7 +59,7 @@ def select_totals(
         rows.append(
             {
                 "epoch": epoch,
-                "label": home.schedule.format_label(epoch),
+                "label": ledger.home.schedule.format_label(epoch),
                 **point,
                 "motifs": {name: point["motifs"].get(place, 0) for place, name in enumerate(names)},
                 "revision": max(point["revision"], newest),
@@ -240,13 +238,12 @@ def require_forward(home: Home, revision: Revision, since: int, until: int, view
 
 
 def list_trusses(
-    home: Home, ledger: Ledger, revision: int | None = None, *, all_epochs: bool = False, as_of: int | None = None
+    ledger: Ledger, revision: int | None = None, *, all_epochs: bool = False, as_of: int | None = None
 ) -> list[dict[str, Any]]:
     """Return the sizes of every k-truss, from SQL alone, for each epoch the greatest k first.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         revision: The revision (default: the newest).
         all_epochs: Whether every epoch is listed.
         as_of: The epoch (default: the frontier).
@@ -255,7 +252,7 @@ def list_trusses(
         Rows of epoch, label, k, edges (of trussness >= k), exactly (of trussness k).
     """
     rows = []
-    for point in select_totals(home, ledger, revision=revision, as_of=as_of, all_epochs=all_epochs):
+    for point in select_totals(ledger, revision=revision, as_of=as_of, all_epochs=all_epochs):
         head = {"epoch": point["epoch"], "label": point["label"]}
         for k, edges in reversed(truss_sizes(point["trusses"]).items()):
             rows.append({**head, "k": k, "edges": edges, "exactly": point["trusses"].get(k, 0)})

@@ -61,14 +61,11 @@ def checks_to_refresh(ledger: Ledger, keys: Iterable[Key]) -> set[Key]:
     return {key for key in keys if key in once or _measure_of(key) != "wrong"}
 
 
-def check_history(
-    home: Home, ledger: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str
-) -> Document:
+def check_history(ledger: Ledger, stand: EpochStatuses, every: Iterable[Incident], key: Key, at: str) -> Document:
     """Return the facts of one check.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         stand: The status of every epoch.
         every: All incidents.
         key: The suite and the name of the check.
@@ -77,6 +74,7 @@ def check_history(
     Raises:
         LookupError: The check has no result.
     """
+    home = ledger.home
     results = _newest_results(ledger, key)
     if not results:
         raise LookupError(key)
@@ -106,7 +104,7 @@ def check_history(
         ],
         "more": len(results) == NEWEST,
         "incidents": [incident_document(home, incident, at) for incident in incidents],
-        "began": incident_origin(home, ledger, incidents[0], results) if incidents and incidents[0].is_open else None,
+        "began": incident_origin(ledger, incidents[0], results) if incidents and incidents[0].is_open else None,
         "written": {"revision": stand.newest.revision, "at": at},
     }
 
@@ -139,9 +137,9 @@ def incident_document(home: Home, one: Incident, at: str) -> Document:
     }
 
 
-def incident_origin(home: Home, ledger: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
+def incident_origin(ledger: Ledger, one: Incident, results: Sequence[tuple[CheckRecord, bool]]) -> Document:
     """Return when the check of an incident began to fail, and what that run had changed: kind, settings, batches."""
-    first, label = one.first, home.schedule.format_label
+    first, label = one.first, ledger.home.schedule.format_label
     before = [record for record, _ in results if record.id < int(first.ident) and record.passed]
     run_id = first.run_id or ledger.revisions.get(first.revision).run_id
     run = ledger.runs.get(run_id)

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping, Sequence
 import sqlalchemy as sa
 
 from ..errors import AltneuError
-from ..home.home import Home
 from ..landing.epoch_states import EpochComparison, list_unpublished_epochs
 from ..landing.local_landing import Listing, read_landing
 from ..state import clock
@@ -48,7 +47,6 @@ DIFFERING_STATES = ("missing", "changed", "gone")  # states in which the landing
 
 
 def index_document(
-    home: Home,
     ledger: Ledger,
     stand: EpochStatuses,
     at: str,
@@ -59,14 +57,14 @@ def index_document(
     """Return the facts of the index.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         stand: The status of every epoch.
         at: The time now, as it is stored.
         page: A function that returns the state of an epoch's page: `new`, `old` (out of date), or None.
         landing: What `inspect_landing` returns.
         every: All incidents.
     """
+    home = ledger.home
     newest, label = stand.newest, home.schedule.format_label
     axis = stand.shown_epochs[-GRID:]
     failed, core = (
@@ -118,7 +116,7 @@ def index_document(
         "trend": [e | {"rows": e["rows"] or 0} for e in epochs if e["edges"] is not None],
         "runs": [run_summary(*one) for one in _newest_runs(ledger)],
         "revisions": _newest_revisions(ledger),
-        "held_back": _deciding_rollbacks(home, ledger, newest),
+        "held_back": _deciding_rollbacks(ledger, newest),
         "landing": landing,
         "incidents": sorted(
             (incident_document(home, one, at) for one in every if one.is_open), key=lambda one: ORDER[one["state"]]
@@ -195,14 +193,14 @@ def _check_links(ledger: Ledger, every: Sequence[Incident]) -> list[Document]:
     return [{"suite": key[0], "name": key[1], "page": page, "fails": key in failing} for key, page in pages]
 
 
-def _deciding_rollbacks(home: Home, ledger: Ledger, newest: Revision) -> list[Document]:
+def _deciding_rollbacks(ledger: Ledger, newest: Revision) -> list[Document]:
     """Return the rollbacks that determine the batches of some epochs, with the number and the range of these."""
     rollbacks = sa.select(runs.c.run_id).where(runs.c.kind == RunKind.ROLLBACK)
     taken_back = sa.select(batches.c.epoch).where(batches.c.run_id.in_(rollbacks))
     every = select_newest_landings(newest.revision, batches.c.epoch.in_(taken_back)).subquery()
     spans = (sa.func.count().label("epochs"), sa.func.min(every.c.epoch).label("first"), sa.func.max(every.c.epoch))
     grouped = sa.select(every.c.revision, *spans).where(every.c.run_id.in_(rollbacks))
-    label = home.schedule.format_label
+    label = ledger.home.schedule.format_label
     rows = ledger.database.read_rows(grouped.group_by(every.c.revision).order_by(every.c.revision.desc()))
     return [
         {"revision": revision, "epochs": epochs, "first": label(first), "last": label(last)}
@@ -247,20 +245,19 @@ def _index_headline(
     return f"{done}, each {these}proved{more}."
 
 
-def inspect_landing(
-    home: Home, ledger: Ledger, stand: EpochStatuses, listing: Listing | None = None
-) -> Document | None:
+def inspect_landing(ledger: Ledger, stand: EpochStatuses, listing: Listing | None = None) -> Document | None:
     """Return where the landing differs from the database, with the time, or None where the landing cannot be read.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         stand: The status of every epoch.
         listing: A listing of the landing (default: it is listed here).
     """
     try:
-        listing = listing or read_landing(home, ledger)
-        return describe_landing(list_unpublished_epochs(home, listing, stand), clock.store_moment(listing.listed_at))
+        listing = listing or read_landing(ledger)
+        return describe_landing(
+            list_unpublished_epochs(ledger.home, listing, stand), clock.store_moment(listing.listed_at)
+        )
     except (AltneuError, OSError):
         return None
 

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 
 from altneu.expectations.volumes import WINDOW as LEARNED
 
-from ..home.home import Home
 from ..state.epoch_status import (
     FOREVER,
     FULL,
@@ -53,16 +52,14 @@ class ReportState:
     """The state of the database for the pages of some epochs that lie close together.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         epochs: The epochs.
         newest: The revision that the pages are about; by default the newest.
         former: Whether `newest` is an older revision, so that later runs are left out.
     """
 
-    def __init__(
-        self, home: Home, ledger: Ledger, epochs: list[int], newest: Revision | None = None, former: bool = False
-    ) -> None:
+    def __init__(self, ledger: Ledger, epochs: list[int], newest: Revision | None = None, former: bool = False) -> None:
+        home = ledger.home
         self.home, self.ledger, self.epochs = home, ledger, epochs
         self.low, self.high = min(epochs), max(epochs)
         self.label = home.schedule.format_label
@@ -157,7 +154,7 @@ class ReportState:
     @cached_property
     def query_histories(self) -> dict[str, QueryHistory]:
         """Return how the result of each declared query has changed, at the epochs of the axis."""
-        return read_query_histories(self.home, self.ledger, self.newest, min([self.low, *self.axis]), self.high)
+        return read_query_histories(self.ledger, self.newest, min([self.low, *self.axis]), self.high)
 
     def list_stages(self, run_id: str) -> list[StageRecord]:
         """Return the stages of a run, except the stage `report`."""

@@ -49,19 +49,18 @@ MANIFEST = ".pages.json"
 _ROWS = re.compile(r"rows=(.+)\.revision=(\d+)\.html")
 
 
-def epoch_document(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> Document:
+def epoch_document(ledger: Ledger, epoch: int, revision: int | None = None) -> Document:
     """Return the facts of one epoch as a JSON document, now or as an older revision published them.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         epoch: The epoch.
         revision: The revision (default: the newest).
     """
     newest = ledger.revisions.get()
     if revision is None or revision == newest.revision:
-        return describe_epoch(ReportState(home, ledger, [epoch], newest), epoch, clock.timestamp())
-    state = ReportState(home, ledger, [epoch], ledger.revisions.get(revision), former=True)
+        return describe_epoch(ReportState(ledger, [epoch], newest), epoch, clock.timestamp())
+    state = ReportState(ledger, [epoch], ledger.revisions.get(revision), former=True)
     return {
         **describe_epoch(state, epoch, clock.timestamp()),
         "former": {"revision": revision, "newest": newest.revision},
@@ -74,25 +73,24 @@ def page_name(home: Home, epoch: int, revision: int | None = None) -> str:
     return f"epoch={home.schedule.format_label(epoch)}{of}.html"
 
 
-def render_page(home: Home, ledger: Ledger, epoch: int, revision: int | None = None) -> str:
+def render_page(ledger: Ledger, epoch: int, revision: int | None = None) -> str:
     """Render the page of an epoch, now or as a revision published it. It also links pages that are made on request."""
-    document = epoch_document(home, ledger, epoch, revision)
-    rows = _existing_rows_page(home, _readable_store(home), epoch, document["written"]["revision"])
+    document = epoch_document(ledger, epoch, revision)
+    rows = _existing_rows_page(ledger.home, _readable_store(ledger.home), epoch, document["written"]["revision"])
     return render_epoch_page(document, lambda name: True, check_page.known_checks(ledger), (), rows)
 
 
-def render_check(home: Home, ledger: Ledger, name: str) -> str | None:
+def render_check(ledger: Ledger, name: str) -> str | None:
     """Render the page of a check by its file name. Return None where there is no such check."""
     key = next((key for key, file in check_page.known_checks(ledger).items() if file == name), None)
     if key is None:
         return None
     every, stand = incidents.list_incidents(ledger), list_epoch_statuses(ledger, ledger.revisions.get())
-    document = check_page.check_history(home, ledger, stand, every, key, clock.timestamp())
-    return render_check_page(document, lambda name: True, home.config.checks.sensitivity)
+    document = check_page.check_history(ledger, stand, every, key, clock.timestamp())
+    return render_check_page(document, lambda name: True, ledger.home.config.checks.sensitivity)
 
 
 def render_index(
-    home: Home,
     ledger: Ledger,
     inside: Document | None = None,
     base: str = "",
@@ -101,18 +99,17 @@ def render_index(
     """Render the index. It also links pages that are made on request.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         inside: What the page in Airflow shows in addition (`airflow.html`), or None outside Airflow.
         base: The address of the pages.
         read: What `compare_statuses` has just returned (default: it is read here, as far as it can be read).
     """
     written_at = clock.timestamp()
     stand = read[0] if read else list_epoch_statuses(ledger, ledger.revisions.get())
-    landing = describe_landing(read[1], written_at) if read else inspect_landing(home, ledger, stand)
+    landing = describe_landing(read[1], written_at) if read else inspect_landing(ledger, stand)
     every = incidents.list_incidents(ledger)
-    document = index_document(home, ledger, stand, written_at, lambda epoch: "new", landing, every)
-    document |= _written_pages(home, _readable_store(home), stand.newest)
+    document = index_document(ledger, stand, written_at, lambda epoch: "new", landing, every)
+    document |= _written_pages(ledger.home, _readable_store(ledger.home), stand.newest)
     return render_index_page(document, lambda name: True, inside, base)
 
 
@@ -135,17 +132,17 @@ def _readable_store(home: Home) -> PageStore | None:
         return None
 
 
-def refresh_pages(home: Home, ledger: Ledger, epochs: Iterable[int] = ()) -> str | None:
+def refresh_pages(ledger: Ledger, epochs: Iterable[int] = ()) -> str | None:
     """Write pages after an action that must not fail because of a page. Return what went wrong, or None."""
     try:
-        write_pages(home, ledger, list(epochs))
+        write_pages(ledger, list(epochs))
     except Exception as error:
         events.log_event("pages not written", error=str(error))
         return f"{type(error).__name__}: {error}"
     return None
 
 
-def write_run_pages(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list[str], str | None]:
+def write_run_pages(ledger: Ledger, epochs: list[int]) -> tuple[list[str], str | None]:
     """Write pages after a run, which must not fail because an object store does not accept them.
 
     The index shows the landing as the run has listed it, unless that is too long ago.
@@ -154,16 +151,15 @@ def write_run_pages(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[list
         What `write_pages` returns, and why pages could not be written, or None.
     """
     try:
-        return write_pages(home, ledger, epochs, listing=recall_listing(ledger)), None
+        return write_pages(ledger, epochs, listing=recall_listing(ledger)), None
     except Unavailable as error:
-        if not home.reports_remotely:
+        if not ledger.home.reports_remotely:
             raise
         events.log_event("pages not written", error=error.what)
         return [], f"{error.what} Next: {error.next}"
 
 
 def write_pages(
-    home: Home,
     ledger: Ledger,
     epochs: list[int],
     data_docs: bool = False,
@@ -173,8 +169,7 @@ def write_pages(
     """Write the pages of some epochs, all pages that are out of date, and the index.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         epochs: The epochs.
         data_docs: Whether Great Expectations' own pages of their checks are written as well. The page of an epoch links
             those that exist.
@@ -187,9 +182,10 @@ def write_pages(
     Raises:
         Unavailable: The store of `[reports] uri` does not accept the pages.
     """
+    home = ledger.home
     folder = PageStore(home)
     written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
-    files = ReportIndex(home, ledger, stand, folder)
+    files = ReportIndex(ledger, stand, folder)
     wanted = sorted(set(epochs))[-limit if limit else 0 :]
     files.expect_pages(wanted)
     known, every = check_page.known_checks(ledger), incidents.list_incidents(ledger)
@@ -197,7 +193,7 @@ def write_pages(
     frontier = stand.newest.frontier
     for epoch in {frontier, *(wanted if len(wanted) == 1 else ())} - {None}:
         if frontier is not None and epoch is not None and epoch <= frontier:
-            _write_rows(home, ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=written_at, files=files)
+            _write_rows(ledger, stand.newest, epoch=epoch, axis=stand.shown_epochs, at=written_at, files=files)
     files.remove_old_rows_pages()
 
     def has_page(name: str) -> bool:
@@ -206,7 +202,7 @@ def write_pages(
     due = sorted({*wanted, *(epoch for epoch in files.epochs if not files.is_current(epoch))})
     put_off = due[:-limit] if limit else []
     for chunk in _split_epochs([epoch for epoch in due if epoch not in set(put_off)]):
-        state = ReportState(home, ledger, chunk, stand.newest)
+        state = ReportState(ledger, chunk, stand.newest)
         for epoch in chunk:
             if data_docs and epoch in wanted:
                 _write_data_docs(state, epoch, folder)
@@ -230,23 +226,23 @@ def write_pages(
     for key, name in known.items():
         if key not in moving and name in folder:
             continue
-        document = check_page.check_history(home, ledger, stand, every, key, written_at)
+        document = check_page.check_history(ledger, stand, every, key, written_at)
         folder.put_page(name, render_check_page(document, has_page, home.config.checks.sensitivity))
-    landing = inspect_landing(home, ledger, stand, listing)
-    document = index_document(home, ledger, stand, written_at, files.shown_state, landing, every)
+    landing = inspect_landing(ledger, stand, listing)
+    document = index_document(ledger, stand, written_at, files.shown_state, landing, every)
     folder.put_page("index.html", render_index_page(document | _written_pages(home, folder, stand.newest), has_page))
     files.save_stamps()
     return [folder.page_location(name) for name in ("index.html", *map(files.page_name, wanted))]
 
 
-def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
+def write_former(ledger: Ledger, epoch: int, revision: int) -> str:
     """Write the page of an epoch as a revision published it, under a name of its own, and return its path or URI."""
+    home = ledger.home
     folder = PageStore(home)
     written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
-    files, row = ReportIndex(home, ledger, stand, folder), ledger.revisions.get(revision)
+    files, row = ReportIndex(ledger, stand, folder), ledger.revisions.get(revision)
     if row.frontier is not None and epoch <= row.frontier:
         _write_rows(
-            home,
             ledger,
             row,
             epoch=epoch,
@@ -256,19 +252,18 @@ def write_former(home: Home, ledger: Ledger, epoch: int, revision: int) -> str:
         )
     rows = _existing_rows_page(home, folder, epoch, revision)
     text = render_epoch_page(
-        epoch_document(home, ledger, epoch, revision), files.has_page, check_page.known_checks(ledger), (), rows
+        epoch_document(ledger, epoch, revision), files.has_page, check_page.known_checks(ledger), (), rows
     )
     folder.put_page(page_name(home, epoch, revision), text)
     folder.flush_pages()
     return folder.page_location(page_name(home, epoch, revision))
 
 
-def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revision) -> str:
+def write_vertex(ledger: Ledger, epoch: int, vertex: str, row: Revision) -> str:
     """Write the page of a vertex at an epoch, and the page of the epoch's rows, which links it.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         epoch: The epoch.
         vertex: The name of the vertex.
         row: The revision.
@@ -280,23 +275,23 @@ def write_vertex(home: Home, ledger: Ledger, epoch: int, vertex: str, row: Revis
         UsageError: There is no such vertex.
         AltneuError: The tables cannot be read by one process.
     """
+    home = ledger.home
     folder = PageStore(home)
     written_at, stand = clock.timestamp(), list_epoch_statuses(ledger, ledger.revisions.get())
     axis = (
         stand.shown_epochs if row.revision == stand.newest.revision else list_epoch_statuses(ledger, row).shown_epochs
     )
-    files, label = ReportIndex(home, ledger, stand, folder), home.schedule.format_label(epoch)
+    files, label = ReportIndex(ledger, stand, folder), home.schedule.format_label(epoch)
     document = vertices.describe_vertex(home, row, epoch, vertex, axis, written_at)
     name = vertex_file(vertex, label, row.revision)
     document["rows_page"] = rows_name(label, row.revision)
     folder.put_page(name, render_vertex_page(document, files.has_page_or_rows))
-    _write_rows(home, ledger, row, epoch=epoch, axis=axis, at=written_at, files=files, again=True)
+    _write_rows(ledger, row, epoch=epoch, axis=axis, at=written_at, files=files, again=True)
     folder.flush_pages()
     return folder.page_location(name)
 
 
 def _write_rows(
-    home: Home,
     ledger: Ledger,
     row: Revision,
     *,
@@ -310,14 +305,12 @@ def _write_rows(
 
     A table that cannot be read is only logged.
     """
-    name = rows_name(home.schedule.format_label(epoch), row.revision)
+    name = rows_name(ledger.home.schedule.format_label(epoch), row.revision)
     exists = name in files.folder and not again
     if not row.snapshots or (row.since is not None and epoch < row.since) or exists:
         return
     try:
-        files.folder.put_page(
-            name, render_rows_page(rows_of(home, ledger, row, epoch, axis, at), files.has_page_or_rows)
-        )
+        files.folder.put_page(name, render_rows_page(rows_of(ledger, row, epoch, axis, at), files.has_page_or_rows))
     except Exception as error:
         events.log_event("rows not written", page=name, error=str(error))
         return
@@ -339,7 +332,8 @@ def _split_epochs(epochs: list[int]) -> Iterator[list[int]]:
 class ReportIndex:
     """The pages that exist, with the stamp of each."""
 
-    def __init__(self, home: Home, ledger: Ledger, stand: EpochStatuses, folder: PageStore) -> None:
+    def __init__(self, ledger: Ledger, stand: EpochStatuses, folder: PageStore) -> None:
+        home = ledger.home
         self.home, self.stand, self.folder = home, stand, folder
         self.entries: dict[int, dict[str, Any]] = {}
         self._position = {epoch: place for place, epoch in enumerate(stand.shown_epochs)}

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import AltneuError
-from ..home.home import Home
 from ..home.queries import QueryDefinition, is_query_table
 from ..reading.query_results import published_queries
 from ..state.ledger import Ledger
@@ -21,17 +20,15 @@ MOST_ROWS = 5_000_000  # stored rows of all results: some seconds of DuckDB
 QueryHistory = Mapping[int, tuple[int, int]]  # epoch → the rows that came there, and those that went
 
 
-def read_query_histories(
-    home: Home, ledger: Ledger, revision: Revision, first: int, last: int
-) -> dict[str, QueryHistory]:
+def read_query_histories(ledger: Ledger, revision: Revision, first: int, last: int) -> dict[str, QueryHistory]:
     """Return the history of each query up to epoch `last`; what changed before `first` is at epoch `first` - 1."""
     if not any(map(is_query_table, revision.snapshots)):
         return {}
     from ..storage.duckdb_tables import DuckTables, are_files_local
 
-    if not are_files_local(home):
+    if not are_files_local(ledger.home):
         return {}
-    tables, queries = DuckTables(home), published_queries(ledger, revision)
+    tables, queries = DuckTables(ledger.home), published_queries(ledger, revision)
     try:
         if tables.count_stored_rows(revision, tuple(query.table for query in queries.values())) > MOST_ROWS:
             return {}

@@ -18,7 +18,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from ..errors import AltneuError
-from ..home.home import Home
 from ..state import filesystem
 from ..state.ledger import Ledger
 from ..state.records import Revision
@@ -60,12 +59,11 @@ def import_in_background() -> None:
     threading.Thread(target=load_modules, daemon=True).start()
 
 
-def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: Sequence[int], at: str) -> Document:
+def describe_rows(ledger: Ledger, row: Revision, epoch: int, axis: Sequence[int], at: str) -> Document:
     """Return the facts of the page. It raises the errors of DuckDB and pyiceberg for tables that cannot be read.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         row: The revision.
         epoch: The epoch.
         axis: The epochs that are shown, in order.
@@ -74,6 +72,7 @@ def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: S
     Returns:
         The facts; `why` is the reason why no rows are shown, or None.
     """
+    home = ledger.home
     label = home.schedule.format_label
     window = [each for each in axis if each <= epoch and (row.since is None or each >= row.since)][-EPOCHS:]
     document: Document = {
@@ -97,7 +96,7 @@ def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: S
     points = totals_by_epoch(ledger, row, window[0] - 1, epoch)
     return {
         **document,
-        "tables": list(_row_tables(home, ledger, row, epoch, window, points(epoch))),
+        "tables": list(_row_tables(ledger, row, epoch, window, points(epoch))),
         "trusses": _truss_flows(tables, row, window, [points(each)["trusses"] for each in window]),
     }
 
@@ -106,7 +105,7 @@ def describe_rows(home: Home, ledger: Ledger, row: Revision, epoch: int, axis: S
 
 
 def _row_tables(
-    home: Home, ledger: Ledger, row: Revision, epoch: int, window: Sequence[int], point: Mapping[str, Any]
+    ledger: Ledger, row: Revision, epoch: int, window: Sequence[int], point: Mapping[str, Any]
 ) -> Iterable[Document]:
     from ..reading.graph import Graph
     from ..reading.query_model import Engine, Question
@@ -114,7 +113,7 @@ def _row_tables(
     def refuse_spark() -> Any:
         raise AltneuError("a page starts no Spark.")
 
-    graph, label = Graph.for_home(home, ledger, refuse_spark, Engine.duckdb), home.schedule.format_label
+    graph, label = Graph.for_ledger(ledger, refuse_spark, Engine.duckdb), ledger.home.schedule.format_label
     moment: dict[str, Any] = {"as_of": label(epoch), "revision": row.revision}
     questions = [
         (

@@ -27,9 +27,9 @@ from ..state.stage_results import AuditFacts
 MAX_NAMED_EPOCHS = 8  # epochs that a command names one by one
 
 
-def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
+def approval_reason(ledger: Ledger, run_id: str) -> str | None:
     """Return why a run whose checks are done must not be published yet, or None when it may be published."""
-    approval, rule = ledger.approvals.get(run_id), home.config.publish.approve.when
+    approval, rule = ledger.approvals.get(run_id), ledger.home.config.publish.approve.when
     if approval is not None:
         return {
             Verdict.APPROVED: None,
@@ -43,10 +43,10 @@ def approval_reason(home: Home, ledger: Ledger, run_id: str) -> str | None:
         return f'{failed} check(s) warn, and [publish] approve = "{ON_WARNING}"' if failed else None
     from . import approval_numbers  # which needs Spark's modules
 
-    return approval_numbers.explain_rule(home, ledger, ledger.runs.get(run_id), rule)
+    return approval_numbers.explain_rule(ledger, ledger.runs.get(run_id), rule)
 
 
-def hold_unapproved_run(home: Home, ledger: Ledger, run_id: str) -> str | None:
+def hold_unapproved_run(ledger: Ledger, run_id: str) -> str | None:
     """Hold a run whose checks are done if a person has to approve it first.
 
     Returns:
@@ -58,11 +58,11 @@ def hold_unapproved_run(home: Home, ledger: Ledger, run_id: str) -> str | None:
     """
     ledger.runs.require_newest_parent(run_id)
     run = ledger.runs.get(run_id)
-    why = None if run.state is RunState.PUBLISHED else approval_reason(home, ledger, run_id)
+    why = None if run.state is RunState.PUBLISHED else approval_reason(ledger, run_id)
     if why is not None and run.state is not RunState.HELD:
         with lease.hold_lease(ledger, run_id):
             ledger.approvals.request(run_id)
-        _renew_pages(home, ledger, run)
+        _renew_pages(ledger, run)
     return why
 
 
@@ -95,11 +95,10 @@ def require_held_run(ledger: Ledger, run_id: str | None) -> RunRecord:
     raise UsageError(f"run {run_id} is not held: {what}.", "altneu status")
 
 
-def approve_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
+def approve_run(ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
     """Record that a held run may be published on its parent.
 
     Args:
-        home: The home of the run.
         ledger: The ledger of the home.
         run: The held run.
         person: Who approves, if it is known.
@@ -109,13 +108,13 @@ def approve_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, 
         RevisionConflict: Another run has published a revision since the run was held.
         UsageError: The person may not approve, or the semantic settings have changed since.
     """
-    if not may_approve(home, person):
+    if not may_approve(ledger.home, person):
         raise UsageError(
             f"{person or 'a person without a name'} may not approve run {run.run_id}: [publish] approve names "
-            f"{', '.join(home.config.publish.approve.by)}.",
+            f"{', '.join(ledger.home.config.publish.approve.by)}.",
             f"one of them types: altneu publish {run.run_id}; or: altneu discard {run.run_id}",
         )
-    require_publishable(home, ledger, run)
+    require_publishable(ledger, run)
     with lease.hold_lease(ledger, run.run_id):
         ledger.approvals.approve(run.run_id, person, because)
 
@@ -126,8 +125,9 @@ def may_approve(home: Home, person: str | None) -> bool:
     return not allowed or person in allowed
 
 
-def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
+def require_publishable(ledger: Ledger, run: RunRecord) -> None:
     """Raise `RevisionConflict` or `UsageError` when a held run can no longer be published."""
+    home = ledger.home
     by = newer_revision(ledger, run)
     if by is not None:
         raise RevisionConflict(
@@ -145,21 +145,21 @@ def require_publishable(home: Home, ledger: Ledger, run: RunRecord) -> None:
         )
 
 
-def reject_run(home: Home, ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
+def reject_run(ledger: Ledger, run: RunRecord, person: str | None, because: str | None) -> None:
     """Record that a held run is not to be published. The next run or compaction removes its branches."""
     with lease.hold_lease(ledger, run.run_id):
         ledger.approvals.reject(run.run_id, person, because)
-    openlineage.emit_run(home, ledger, run.run_id)
-    _renew_pages(home, ledger, run)
+    openlineage.emit_run(ledger, run.run_id)
+    _renew_pages(ledger, run)
 
 
-def expire_held_runs(home: Home, ledger: Ledger) -> None:
+def expire_held_runs(ledger: Ledger) -> None:
     """Reject the runs that were held for longer than `[runs] hold_days`, except those that a process works on."""
     for run in ledger.runs.list_held():
-        if clock.read_clock() >= hold_deadline(home, run):
-            days = f"{home.config.runs.hold_days:g} day(s)"
+        if clock.read_clock() >= hold_deadline(ledger.home, run):
+            days = f"{ledger.home.config.runs.hold_days:g} day(s)"
             with contextlib.suppress(LeaseLost):
-                reject_run(home, ledger, run, None, f"nobody has decided within {days} ([runs] hold_days)")
+                reject_run(ledger, run, None, f"nobody has decided within {days} ([runs] hold_days)")
 
 
 def hold_deadline(home: Home, run: RunRecord) -> datetime:
@@ -172,12 +172,12 @@ def newer_revision(ledger: Ledger, run: RunRecord) -> int | None:
     return run.parent + 1 if ledger.revisions.get().revision != run.parent else None
 
 
-def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
+def relanded_labels(ledger: Ledger, run: RunRecord) -> list[str]:
     """Return the labels of a run's epochs whose landing folders have changed since the run has read them.
 
     When the run is published, what it computed is published, and these epochs are in state `changed`.
     """
-    _, now = compare_with_ledger(home, ledger)
+    _, now = compare_with_ledger(ledger)
 
     def digest_of(epoch: int) -> str | None:
         state = now.get(epoch)
@@ -185,7 +185,9 @@ def relanded_labels(home: Home, ledger: Ledger, run: RunRecord) -> list[str]:
 
     read = {batch.epoch: batch.digest for batch in ledger.outputs.staged_batches(run.run_id)}
     return [
-        home.schedule.format_label(epoch) for epoch in run.epochs if epoch in read and digest_of(epoch) != read[epoch]
+        ledger.home.schedule.format_label(epoch)
+        for epoch in run.epochs
+        if epoch in read and digest_of(epoch) != read[epoch]
     ]
 
 
@@ -199,8 +201,9 @@ def rerun_command(home: Home, run: RunRecord) -> str:
     return f"altneu backfill {labels[0]} {labels[-1]} --hold"
 
 
-def describe_held_run(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, object]:
+def describe_held_run(ledger: Ledger, run: RunRecord) -> dict[str, object]:
     """Return a held run as the JSON document that `altneu status` shows."""
+    home = ledger.home
     by = newer_revision(ledger, run)
     return {
         "run_id": run.run_id,
@@ -215,14 +218,14 @@ def describe_held_run(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, o
     }
 
 
-def require_decision(home: Home, ledger: Ledger, run_id: str) -> None:
+def require_decision(ledger: Ledger, run_id: str) -> None:
     """Raise `RunFailed` when a run that is about to be published waits for an approval."""
-    why = approval_reason(home, ledger, run_id)
+    why = approval_reason(ledger, run_id)
     if why is not None:
         raise RunFailed(f"run {run_id} needs an approval before it is published: {why}.", f"altneu publish {run_id}")
 
 
-def _renew_pages(home: Home, ledger: Ledger, run: RunRecord) -> None:
+def _renew_pages(ledger: Ledger, run: RunRecord) -> None:
     from ..report import refresh_pages  # its templates are slow to import, and every command imports this module
 
-    refresh_pages(home, ledger, run.epochs)
+    refresh_pages(ledger, run.epochs)

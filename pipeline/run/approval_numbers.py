@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ..home.approval_rule import named_numbers, parse_rule
-from ..home.home import Home
 from ..reading.revision_diff import DiffSide, RevisionDiff
 from ..state.fingerprint_sums import RunningFingerprint
 from ..state.ledger import Ledger
@@ -19,10 +18,10 @@ from ..state.totals import MEASURES, EpochTotals, totals_at, truss_sizes
 from .choices.plan_choice import Scope
 
 
-def diff_held_run(home: Home, ledger: Ledger, run: RunRecord) -> RevisionDiff:
+def diff_held_run(ledger: Ledger, run: RunRecord) -> RevisionDiff:
     """Return the difference between a held run's parent and what the run would publish."""
-    after = DiffSide(home, ledger, unpublished_revision(ledger, run), run)
-    return RevisionDiff(DiffSide(home, ledger, ledger.runs.get_parent(run)), after)
+    after = DiffSide(ledger, unpublished_revision(ledger, run), run)
+    return RevisionDiff(DiffSide(ledger, ledger.runs.get_parent(run)), after)
 
 
 def unpublished_revision(ledger: Ledger, run: RunRecord) -> Revision:
@@ -39,9 +38,9 @@ def unpublished_revision(ledger: Ledger, run: RunRecord) -> Revision:
     )
 
 
-def explain_rule(home: Home, ledger: Ledger, run: RunRecord, rule: str) -> str | None:
+def explain_rule(ledger: Ledger, run: RunRecord, rule: str) -> str | None:
     """Return a rule with the numbers of a run for which it holds, or None where it does not hold."""
-    numbers = count_rule_numbers(home, ledger, run)
+    numbers = count_rule_numbers(ledger, run)
     used = {name: numbers.get(name, 0.0) for name in named_numbers(rule)}
     if not is_true(rule, used):
         return None
@@ -66,9 +65,9 @@ def is_true(rule: str, numbers: Mapping[str, float]) -> bool:
     return bool(rows[0][0])
 
 
-def count_rule_numbers(home: Home, ledger: Ledger, run: RunRecord) -> dict[str, float]:
+def count_rule_numbers(ledger: Ledger, run: RunRecord) -> dict[str, float]:
     """Return the numbers of a run whose checks are done. A k-truss that is not there has none."""
-    difference = diff_held_run(home, ledger, run)
+    difference = diff_held_run(ledger, run)
     numbers: dict[str, float] = dict.fromkeys((*MEASURES, "moved"), 0.0)
     published = difference.before.row.frontier
     for epoch, name, before, after in _list_steps(difference):

@@ -62,23 +62,23 @@ _STEP = ("what", "key", "other", "epoch")
 STEPS = pa.schema([*(SCHEMA.field(name) for name in _STEP), pa.field("value", pa.int64())])
 
 
-def try_to_follow(home: Home, ledger: Ledger, spark: Callable[[], Warehouse], say: Callable[[str], None]) -> None:
+def try_to_follow(ledger: Ledger, spark: Callable[[], Warehouse], say: Callable[[str], None]) -> None:
     """Append what was published, if the settings ask for it. What is published stays so if that does not succeed."""
-    if home.config.publish.logs_changes:
+    if ledger.home.config.publish.logs_changes:
         try:
-            follow_publications(home, ledger, spark)
+            follow_publications(ledger, spark)
         except Exception as error:
             say(f"the next publication appends to the table {CHANGES} what was published ({describe_error(error)[0]})")
 
 
-def follow_publications(home: Home, ledger: Ledger, spark: Callable[[], Warehouse]) -> int:
+def follow_publications(ledger: Ledger, spark: Callable[[], Warehouse]) -> int:
     """Append what the revisions have changed that the table does not have yet, and return the newest of them.
 
     The table begins with the whole state of the newest revision. A revision that cannot be read any more is left out:
     the next one then has its changes, too.
     """
-    table = open_change_log(home)
-    engines = Engines(home, spark)
+    table = open_change_log(ledger.home)
+    engines = Engines(ledger.home, spark)
     last, readable = appended_revision(table), ledger.revisions.list_readable()
     newest = ledger.revisions.get()
     wanted = [newest.revision] if last is None else [r for r in {*readable, newest.revision} if r > last]
@@ -86,23 +86,24 @@ def follow_publications(home: Home, ledger: Ledger, spark: Callable[[], Warehous
         row = ledger.revisions.get(number)
         old = ledger.revisions.get(last) if last and (last in readable) else EMPTY
         if last and (last not in readable or not has_queries(table)):
-            before, after = _fold_changes(table), list_steps(home, ledger, engines, row)
+            before, after = _fold_changes(table), list_steps(ledger, engines, row)
         else:
             between = (old, row) if follows_by_runs(ledger, old, row) else None
-            before, after = (list_steps(home, ledger, engines, side, between) for side in (old, row))
+            before, after = (list_steps(ledger, engines, side, between) for side in (old, row))
         rows = _compare_steps(before, after, old, row)
         table.append(rows, snapshot_properties={REVISION: str(number), CONTENTS: WITH_QUERIES})
         last = number
     return last or 0
 
 
-def check_change_log(home: Home, ledger: Ledger, spark: Callable[[], Warehouse]) -> list[Check]:
+def check_change_log(ledger: Ledger, spark: Callable[[], Warehouse]) -> list[Check]:
     """Compare what the table adds up to with what is published, as the result of a check; none without the table."""
+    home = ledger.home
     row = ledger.revisions.get()
     if not home.config.publish.logs_changes or row.frontier is None:
         return []
     table = open_change_log(home)
-    steps = list_steps(home, ledger, Engines(home, spark), row)
+    steps = list_steps(ledger, Engines(home, spark), row)
     if not has_queries(table):
         steps = steps.filter(pc.not_equal(steps["what"], "query"))
     wrong = _compare_steps(_fold_changes(table), steps, row, row)
@@ -160,13 +161,12 @@ def follows_by_runs(ledger: Ledger, old: Revision, row: Revision) -> bool:
 
 
 def list_steps(
-    home: Home, ledger: Ledger, engines: Engines, row: Revision, between: tuple[Revision, Revision] | None = None
+    ledger: Ledger, engines: Engines, row: Revision, between: tuple[Revision, Revision] | None = None
 ) -> pa.Table:
     """List the values of a revision with the epochs from which on they hold: what, key, other, epoch, value.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         engines: What reads its tables.
         row: The revision.
         between: Only of edges and vertices with rows that the second revision has added to the first, of queries whose

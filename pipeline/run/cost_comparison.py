@@ -49,15 +49,15 @@ def compare_costs(
         copy = Home(path, home.config.model_copy(update=places))
         ledger = open_ledger(copy, writes=True)
         for epoch in sorted(epochs):
-            missing = planning.plan_run(copy, ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
+            missing = planning.plan_run(ledger, lambda e, epoch=epoch: e.epoch < epoch)  # type: ignore[misc]
             if missing.run:
                 say(
                     f"publishing {len(missing.run)} epoch(s) before {home.schedule.format_label(epoch)} "
                     f"in the scratch home"
                 )
-                runner.execute_run(copy, ledger, missing)
+                runner.execute_run(ledger, missing)
             say(f"{home.schedule.format_label(epoch)}: maintaining")
-            row = runner.execute_run(copy, ledger, planning.plan_epochs(copy, ledger, [epoch]))
+            row = runner.execute_run(ledger, planning.plan_epochs(ledger, [epoch]))
             assert isinstance(row, Revision)
             seconds = {stage.stage: stage.seconds for stage in ledger.stages.select(row.run_id)}
             say(f"{home.schedule.format_label(epoch)}: recomputing")

@@ -123,16 +123,17 @@ class Forecast:
         }
 
 
-def forecast_run(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
+def forecast_run(ledger: Ledger, plan: Plan) -> Forecast:
     """Estimate what a run of the plan would do and cost."""
+    home = ledger.home
     run, frontier = set(plan.run), plan.parent.frontier
     chosen = [epoch for epoch in plan.epochs if epoch.epoch in run]
     late = [epoch.epoch for epoch in chosen if frontier is not None and epoch.epoch <= frontier]
-    whole = EstimatedCounts(home, ledger, plan)
+    whole = EstimatedCounts(ledger, plan)
     others = [epoch for epoch in whole.published_epochs() if epoch not in run]
     restated = _restated_epochs(home, sorted(run), others) if plan.kind is RunKind.RUN else others
     pieces = split_by_size(home, plan) if plan.kind is RunKind.RUN else [plan.run]
-    first = EstimatedCounts(home, ledger, replace(plan, run=pieces[0])) if len(pieces) > 1 else whole
+    first = EstimatedCounts(ledger, replace(plan, run=pieces[0])) if len(pieces) > 1 else whole
     idle = not chosen and plan.kind is RunKind.RUN
     decided = [] if idle else choose_all(first.plan.scope, home.config, first)
     seconds, learned = stage_seconds(ledger, whole.rows)
@@ -155,7 +156,6 @@ def forecast_run(home: Home, ledger: Ledger, plan: Plan) -> Forecast:
 class EstimatedCounts:
     """The numbers for the plan choices before a run: what is stored is known, and what changes is bounded."""
 
-    home: Home
     ledger: Ledger
     plan: Plan
 
@@ -178,7 +178,7 @@ class EstimatedCounts:
         if self.plan.kind is RunKind.REBUILD:
             return sum(batch.rows for batch in self._published_batches.values())
         if self._is_counted:
-            return _count_landed_rows(self.home, set(self.plan.run))
+            return _count_landed_rows(self.ledger.home, set(self.plan.run))
         known = [(e.bytes, e.rows) for e in self.plan.epochs if e.state == "published" and e.rows]
         per_row = sum(b for b, _ in known) / sum(n for _, n in known) if known else landing.BYTES_PER_ROW
         return round(sum(epoch.bytes for epoch in self._chosen_epochs) / per_row)
@@ -192,7 +192,7 @@ class EstimatedCounts:
             from ..storage.refs_without_spark import open_branches  # loads PySpark
 
             try:
-                tables = open_branches(self.home)
+                tables = open_branches(self.ledger.home)
                 pins = self.plan.parent.snapshots.items()
                 return {table: tables.snapshot_size(table, snapshot).rows for table, snapshot in pins}
             except (OSError, LookupError):
@@ -233,7 +233,9 @@ class EstimatedCounts:
 
         There is about one for each row, and at most all stored intervals and one for each new row.
         """
-        relations = 1 if table == "edges" else len(motif_patterns.extra_relations(self.home.config.motif_patterns()))
+        relations = (
+            1 if table == "edges" else len(motif_patterns.extra_relations(self.ledger.home.config.motif_patterns()))
+        )
         most = self.changed_upserts().upper_bound
         if self.plan.kind is RunKind.RUN:
             before = self._sum_or_unknown([table], 0)

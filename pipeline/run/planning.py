@@ -42,11 +42,11 @@ class Plan:
         return [entry for entry in self.epochs if entry.state == state]
 
 
-def plan_run(home: Home, ledger: Ledger, wanted: Callable[[EpochComparison], bool], *, force: bool = False) -> Plan:
+def plan_run(ledger: Ledger, wanted: Callable[[EpochComparison], bool], *, force: bool = False) -> Plan:
     """Plan a run of the epochs that `wanted` accepts; with `force`, also of those whose batch is unchanged."""
-    parent, states = compare_with_ledger(home, ledger)
+    parent, states = compare_with_ledger(ledger)
     epochs = tuple(epoch for epoch in states.values() if wanted(epoch))
-    queries = compare_queries(home, ledger, parent)
+    queries = compare_queries(ledger, parent)
     own = {e.epoch for e in epochs if e.state in ("missing", "changed") or (force and e.state == "published")}
     run = own | _epochs_of_new_relations(states.values(), queries)
     return Plan(parent, epochs, tuple(epoch for epoch in states if epoch in run), queries=queries)
@@ -64,19 +64,19 @@ def epochs_within(home: Home, first: str | None, last: str | None) -> Callable[[
     return lambda e: (low is None or e.epoch >= low) and (high is None or e.epoch <= high)
 
 
-def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bool = False) -> Plan:
+def plan_epochs(ledger: Ledger, epochs: Iterable[int], *, remove: bool = False) -> Plan:
     """Plan a run of named epochs.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         epochs: The epochs, which must be landed.
         remove: Whether published epochs that are no longer in the landing become empty batches.
 
     Raises:
         UsageError: An epoch is not landed, is landed incompletely, or was folded by a compaction.
     """
-    parent, states = compare_with_ledger(home, ledger)
+    home = ledger.home
+    parent, states = compare_with_ledger(ledger)
     chosen, run = [], []
     for epoch in epochs:
         entry = states.get(epoch)
@@ -102,7 +102,7 @@ def plan_epochs(home: Home, ledger: Ledger, epochs: Iterable[int], *, remove: bo
         chosen.append(entry)
         if entry.state != "published":
             run.append(epoch)
-    queries = compare_queries(home, ledger, parent) if run else QueryChanges()
+    queries = compare_queries(ledger, parent) if run else QueryChanges()
     run += sorted(_epochs_of_new_relations(states.values(), queries) - {*run}) if run else []
     return Plan(parent, tuple(chosen), tuple(run), queries=queries)
 
@@ -113,12 +113,12 @@ def _epochs_of_new_relations(states: Iterable[EpochComparison], queries: QueryCh
     return {each.epoch for each in states if each.state == "published" and each.relations & relations}
 
 
-def plan_rebuild(home: Home, ledger: Ledger, *, from_landing: bool) -> Plan:
+def plan_rebuild(ledger: Ledger, *, from_landing: bool) -> Plan:
     """Plan a run that computes everything again: from the stored rows, or with `from_landing` from the files.
 
     Raise `UsageError` where nothing is published, or where the landing does not have every published epoch.
     """
-    parent, states = compare_with_ledger(home, ledger)
+    parent, states = compare_with_ledger(ledger)
     if parent.frontier is None:
         raise UsageError("nothing is published, so there is nothing to rebuild.", "altneu backfill --all")
     if not from_landing:

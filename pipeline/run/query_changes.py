@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..home.home import Home
 from ..home.queries import Definitions, QueryDefinition, list_query_files, read_queries, recorded_queries
 from ..state.ledger import Ledger
 from ..state.records import Revision
@@ -44,12 +43,13 @@ class QueryChanges:
         return ", ".join(words)
 
 
-def compare_queries(home: Home, ledger: Ledger, parent: Revision) -> QueryChanges:
+def compare_queries(ledger: Ledger, parent: Revision) -> QueryChanges:
     """Compare the queries of a home with those of a revision.
 
     Raises:
         UsageError: some queries cannot be maintained.
     """
+    home = ledger.home
     before = _published_queries(ledger, parent)
     declared = list_query_files(home.path) or home.config.relations or home.config.queries.recompute
     if not before and not declared:

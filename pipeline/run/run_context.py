@@ -43,7 +43,6 @@ R = TypeVar("R", bound=Facts)
 class RunContext:
     """One run: the revision that it builds on, the epochs whose batches it replaces, and the tables that it writes."""
 
-    home: Home
     ledger: Ledger
     spark: SparkSession
     run_id: str
@@ -55,6 +54,10 @@ class RunContext:
     accept: bool = False  # whether the gate accepts any number of rows
     reads: Collection[type[Facts]] = tuple(KINDS.values())  # the results that the running stage has declared to read
     new_snapshots: dict[str, int] = field(default_factory=dict)  # those that the running stage has written, by table
+
+    @property
+    def home(self) -> Home:
+        return self.ledger.home
 
     @property
     def revision(self) -> int:
@@ -219,7 +222,7 @@ class RunContext:
 
     def horizon(self, table: str) -> Horizon | None:
         """Return the horizon from which on the run reads a table, or None where it reads all of its rows."""
-        return run_horizon(self.home, self.ledger, self.scope, table)
+        return run_horizon(self.ledger, self.scope, table)
 
     def count_read_rows(self) -> int:
         """Count about how many rows the stages after ingest read: those in files that its horizons do not skip.
@@ -228,7 +231,7 @@ class RunContext:
         selects what it needs.
         """
         pins = self.unpublished_revision().snapshots
-        return sum_read_rows(self.home, self.ledger, self.scope, self.warehouse, pins)
+        return sum_read_rows(self.ledger, self.scope, self.warehouse, pins)
 
     def count_stored_rows(self) -> int:
         """Count the rows of the same tables, whether or not the run reads them."""

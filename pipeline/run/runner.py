@@ -57,12 +57,11 @@ def ignore_progress(stage: str, text: str) -> None:
     """Ignore a line about the progress of a stage."""
 
 
-def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alone: bool = False) -> str | None:
+def begin_run(ledger: Ledger, plan: Plan, *, hold: bool = False, alone: bool = False) -> str | None:
     """Record a run of the plan on the newest revision.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         plan: What the run does.
         hold: Whether the run needs an approval before it is published.
         alone: Whether no other run may be active.
@@ -75,10 +74,11 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
             a run needs is not installed.
         RunInProgress: `alone` is true, and another run is active.
     """
+    home = ledger.home
     if plan.is_idle:
         return None
     require_extras("the audit of a run", "quality")
-    meaning = changed_meaning(home, ledger)
+    meaning = changed_meaning(ledger)
     if not meaning.allows(plan.kind):
         raise UsageError(
             f"settings in {home.path / 'altneu.toml'} change the meaning of history since revision "
@@ -98,12 +98,11 @@ def begin_run(home: Home, ledger: Ledger, plan: Plan, *, hold: bool = False, alo
         alone=alone,
     )
     events.log_event("run started", **telemetry.run_fields(home, ledger.runs.get(run_id)))
-    openlineage.emit_run(home, ledger, run_id)
+    openlineage.emit_run(ledger, run_id)
     return run_id
 
 
 def execute_stage(
-    home: Home,
     ledger: Ledger,
     run_id: str,
     name: str,
@@ -115,8 +114,7 @@ def execute_stage(
     """Execute one stage of a run in this process, and record how it ends.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         run_id: The run.
         name: The name of the stage.
         say: A function that takes the stage and a line about its progress.
@@ -146,23 +144,21 @@ def execute_stage(
     if name in STAGES_AFTER_PUBLISH:
         rows_page.import_in_background()
     with RunSession(ledger, run_id, name, reset_approval=stage.before_publish) as session:
-        watch = telemetry.StageTelemetry(home, ledger, row, name)
+        watch = telemetry.StageTelemetry(ledger, row, name)
         session.start_stage()
         try:
-            landed = functools.cache(functools.partial(_estimate_landed_rows, home, row.epochs))
+            landed = functools.cache(functools.partial(_estimate_landed_rows, ledger.home, row.epochs))
             parent = ledger.runs.get_parent(row)
             scope = Scope(parent, tuple(row.epochs), row.kind)
-            spark = session_for(home, ledger, lambda: count_rows_before_run(home, ledger, scope) + landed())
+            spark = session_for(ledger, lambda: count_rows_before_run(ledger, scope) + landed())
             report = functools.partial(say, name)
-            run = RunContext(
-                home, ledger, spark, run_id, parent, list(row.epochs), report, row.kind, optional_epochs, accept
-            )
+            run = RunContext(ledger, spark, run_id, parent, list(row.epochs), report, row.kind, optional_epochs, accept)
             facts = _run_stage(stage, run, watch, landed)
             session.finish_stage(facts)
         except BaseException as error:
             outcome = session.record_failure(error, watch.cost())
             if outcome.interruption is None and stage.is_critical:
-                refresh_pages(home, ledger, row.epochs)
+                refresh_pages(ledger, row.epochs)
             watch.report_failed(outcome.what)
             if isinstance(outcome.interruption, Interrupted):
                 outcome.interruption.during = name
@@ -215,8 +211,7 @@ class RunDriver:
     """The driver of runs through their steps, for the command line and for Airflow.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         say: A function that takes a stage and a line about its progress.
         optional_epochs: Epochs that may be left out where their own batches are wrong.
         accept: Whether the gate accepts any number of rows.
@@ -224,7 +219,6 @@ class RunDriver:
             and returns the id of a run that takes its place, or None when nothing is left to do, or raises the error.
     """
 
-    home: Home
     ledger: Ledger
     say: Say = ignore_progress
     optional_epochs: Collection[int] = ()
@@ -254,7 +248,7 @@ class RunDriver:
                 if stage.is_needed(row.config):
                     self.execute_and_report(run_id, stage.name)
         if first <= Step.APPROVE:
-            why = approval.hold_unapproved_run(self.home, self.ledger, run_id)
+            why = approval.hold_unapproved_run(self.ledger, run_id)
             if why is not None:
                 return why
         for name in STAGES_AFTER_PUBLISH[: last - Step.APPROVE]:
@@ -265,14 +259,13 @@ class RunDriver:
         """Execute one stage of a run, and report its beginning and its facts."""
         self.say(name, "")
         facts = execute_stage(
-            self.home, self.ledger, run_id, name, self.say, optional_epochs=self.optional_epochs, accept=self.accept
+            self.ledger, run_id, name, self.say, optional_epochs=self.optional_epochs, accept=self.accept
         )
-        self.say(name, "done " + format_facts(self.home, facts))
+        self.say(name, "done " + format_facts(self.ledger.home, facts))
         return facts
 
 
 def execute_run(
-    home: Home,
     ledger: Ledger,
     plan: Plan,
     say: Say = ignore_progress,
@@ -284,8 +277,7 @@ def execute_run(
     """Execute all stages of a plan.
 
     Args:
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         plan: What the run does.
         say: A function that takes a stage and a line about its progress.
         hold: Whether the run is held before it is published, as where `[publish] approve` asks for it.
@@ -295,10 +287,10 @@ def execute_run(
     Returns:
         The published revision, or the held run, or None when there was nothing to do.
     """
-    run_id = begin_run(home, ledger, plan, hold=hold)
+    run_id = begin_run(ledger, plan, hold=hold)
     if run_id is None:
         return None
-    driver = RunDriver(home, ledger, say, optional_epochs=plan.run if keep_going else (), accept=accept)
+    driver = RunDriver(ledger, say, optional_epochs=plan.run if keep_going else (), accept=accept)
     _, why = driver.drive(run_id)
     if why is not None:
         say(STAGES_AFTER_PUBLISH[0], f"not published: {why}")
@@ -306,9 +298,9 @@ def execute_run(
     return ledger.revisions.published_by(run_id)
 
 
-def publish_held_run(home: Home, ledger: Ledger, run_id: str, say: Say = ignore_progress) -> Revision:
+def publish_held_run(ledger: Ledger, run_id: str, say: Say = ignore_progress) -> Revision:
     """Publish a held run that was approved, by executing the stages that it was held before."""
-    RunDriver(home, ledger, say).drive(run_id, Step.PUBLISH)
+    RunDriver(ledger, say).drive(run_id, Step.PUBLISH)
     return ledger.revisions.get(ledger.runs.get(run_id).parent + 1)
 
 

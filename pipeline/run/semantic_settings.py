@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ..home.home import Home
 from ..home.settings import SETTINGS
 from ..state.ledger import Ledger
 from ..state.records import RunKind
@@ -39,12 +38,13 @@ class SemanticChange(NamedTuple):
         return "{}   ({})".format(*COMMANDS[self.needs]) if self.needs in COMMANDS else ""
 
 
-def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
+def changed_meaning(ledger: Ledger) -> SemanticChange:
     """Return the settings that have changed the meaning of the published history, and what they need.
 
     The needs are `run` (nothing has changed, or only value columns were added, which no earlier file can have had),
     `rebuild`, `reload`, or `new` (another home).
     """
+    home = ledger.home
     parent = ledger.revisions.get()
     if parent.frontier is None or parent.config_digest == home.config.semantic_digest():
         return SemanticChange([], "run")
@@ -70,11 +70,11 @@ def changed_meaning(home: Home, ledger: Ledger) -> SemanticChange:
     return SemanticChange(words + values, next(kind for kind in ("new", "reload", "rebuild", "run") if kind in needs))
 
 
-def changed_values(home: Home, ledger: Ledger) -> list[str]:
+def changed_values(ledger: Ledger) -> list[str]:
     """Describe the published value columns that are no longer declared, or are declared with another type."""
     parent = ledger.revisions.get()
     old = {} if parent.frontier is None else ledger.runs.get(parent.run_id).config
-    return _changed_values(old, home.config.semantic_settings())
+    return _changed_values(old, ledger.home.config.semantic_settings())
 
 
 def _changed_values(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:

@@ -71,16 +71,16 @@ def _update_table(run: RunContext, table: str) -> None:
         touched.unpersist()
 
 
-def serving_rows(table: str, read: TableReader, home: Home, ledger: Ledger, row: Revision) -> DataFrame:
+def serving_rows(table: str, read: TableReader, ledger: Ledger, row: Revision) -> DataFrame:
     """Derive all rows of a serving table as of a published revision.
 
     Args:
         table: The serving table.
         read: A function that reads a collection at the revision.
-        home: The home.
-        ledger: Its ledger.
+        ledger: The ledger of the home.
         row: The revision.
     """
+    home = ledger.home
     assert row.frontier is not None
     if table == "epoch_totals":
         landed = set(ledger.outputs.published_batches(row.revision))

@@ -99,8 +99,8 @@ def send_alerts(
         def channels() -> list[Channel]:
             return [*alerts.alert_channels(), *configured_notifiers(context)]
 
-        home, ledger = base.open_home(path)
-        alerts.send_alerts(home, ledger, channels, report_address, problems or (), patience)
+        ledger = base.open_ledger(path)
+        alerts.send_alerts(ledger, channels, report_address, problems or (), patience)
     except Exception:
         log.warning("alerts could not be sent", exc_info=True)
 
@@ -119,8 +119,8 @@ def alert_task_failed(path: str, context: dict[str, Any], last: datetime | None 
         return
     problems: list[Problem] = []
     try:
-        home, ledger = base.open_home(path)
-        problem = _failure_problem(home, ledger, context, last)
+        ledger = base.open_ledger(path)
+        problem = _failure_problem(ledger, context, last)
         problems += [problem] if problem else []
     except Exception:
         log.warning("the alert of a failed task could not be made", exc_info=True)
@@ -142,7 +142,7 @@ def alert_approval_needed(path: str, context: dict[str, Any], run_id: str, quest
     )
 
 
-def _failure_problem(home: Home, ledger: Ledger, context: dict[str, Any], last: datetime | None) -> Problem | None:
+def _failure_problem(ledger: Ledger, context: dict[str, Any], last: datetime | None) -> Problem | None:
     from ..observability import alerts
 
     ti = context["ti"]
@@ -151,10 +151,12 @@ def _failure_problem(home: Home, ledger: Ledger, context: dict[str, Any], last: 
     error = str(context.get("exception") or "the task was killed, or it has reported nothing").splitlines()[:LINES]
     lines = [*error, f"log: {getattr(ti, 'log_url', None) or 'in Airflow'}"]
     name = f"{ti.dag_id}.{ti.task_id}"
-    epoch = None if ti.task_id in TASKS_AFTER_PUBLISH else _epoch_of_task(home, context, last)
+    epoch = None if ti.task_id in TASKS_AFTER_PUBLISH else _epoch_of_task(ledger.home, context, last)
     if epoch is None:
         return alerts.task_problem(name, ti.run_id, f"{name} failed, run {ti.run_id}", lines)
-    return alerts.epoch_problem(home, ledger, epoch, f"epoch {home.schedule.format_label(epoch)}: {name} failed", lines)
+    return alerts.epoch_problem(
+        ledger, epoch, f"epoch {ledger.home.schedule.format_label(epoch)}: {name} failed", lines
+    )
 
 
 def _is_incident(ledger: Ledger, since: datetime | None) -> bool:
@@ -211,8 +213,8 @@ def send_late_alert(context: dict[str, Any], path: str) -> None:
     if run["run_type"] != "scheduled" or missed is None or start is None or (began and began >= missed):
         return
     try:
-        home, ledger = base.open_home(path)
-        problem = _late_problem(home, ledger, home.schedule.epoch_of(start), missed)
+        ledger = base.open_ledger(path)
+        problem = _late_problem(ledger, ledger.home.schedule.epoch_of(start), missed)
     except Exception:
         log.warning("the alert of a late epoch could not be made", exc_info=True)
         return
@@ -220,12 +222,13 @@ def send_late_alert(context: dict[str, Any], path: str) -> None:
         send_alerts(path, context, [problem])
 
 
-def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
+def _late_problem(ledger: Ledger, epoch: int, missed: datetime) -> Problem | None:
     """Describe why an epoch is late and what to type; return None if it is published."""
     from ..landing import list_batches
     from ..observability import alerts
     from .task_support import report_address
 
+    home = ledger.home
     if epoch in ledger.outputs.published_batches(epochs=[epoch]):
         return None
     label, batch = home.schedule.format_label(epoch), list_batches(home, {epoch}).get(epoch)
@@ -246,7 +249,7 @@ def _late_problem(home: Home, ledger: Ledger, epoch: int, missed: datetime) -> P
         f"it was due at {format_moment(missed.isoformat())}",
         f"page: {report_address('index.html')}",
     )
-    return alerts.epoch_problem(home, ledger, epoch, f"epoch {label} is late", (*lines, f"next: {remedy}"))
+    return alerts.epoch_problem(ledger, epoch, f"epoch {label} is late", (*lines, f"next: {remedy}"))
 
 
 def _parse_instant(value: Any) -> datetime | None:

@@ -41,15 +41,15 @@ def task_datasets(path: str, name: str, planned: Mapping[str, Any], done: Mappin
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
 
-    home, ledger = base.open_home(path, writes=False)
+    ledger = base.open_ledger(path, writes=False)
     run_id = (done or {}).get("run_id", planned["run_id"])
     datasets = OperatorLineage()
     if name in (INGEST, base.PUBLISH):
-        datasets.inputs = openlineage.input_datasets(home, ledger, run_id)
+        datasets.inputs = openlineage.input_datasets(ledger, run_id)
     if name == AUDIT:
-        datasets.inputs = openlineage.checked_datasets(home, ledger, run_id)
+        datasets.inputs = openlineage.checked_datasets(ledger, run_id)
     if name == base.PUBLISH:
-        datasets.outputs = openlineage.output_datasets(home, ledger, run_id)
+        datasets.outputs = openlineage.output_datasets(ledger, run_id)
     return datasets
 
 

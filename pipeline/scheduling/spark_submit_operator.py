@@ -93,7 +93,7 @@ class SubmittedStage(ResumableJobMixin, SparkSubmitOperator):
         if process_identity.is_on_this_machine(external_id["process"]):
             return FAILED if process_identity.has_ended(external_id["process"]) else RUNNING
         path, _, planned = self._stage_arguments()
-        alive = base.open_home(path, writes=False)[1].runs.get(json.loads(planned)["run_id"]).is_alive
+        alive = base.open_ledger(path, writes=False).runs.get(json.loads(planned)["run_id"]).is_alive
         return RUNNING if alive or time.time() - external_id["at"] < BEGINS else FAILED
 
     def is_job_active(self, status: str) -> bool:

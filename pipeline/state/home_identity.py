@@ -67,7 +67,7 @@ def open_ledger(home: Home, *, writes: bool = False) -> Ledger:
     """
     with database.shared_engine(home.database):
         verify_identity(home)
-        return Ledger(home.database, writes)
+        return Ledger(home, writes)
 
 
 def verify_identity(home: Home) -> None:

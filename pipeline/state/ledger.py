@@ -16,6 +16,7 @@ import contextlib
 import sqlalchemy as sa
 
 from ..errors import RevisionConflict
+from ..home.home import Home
 from . import clock
 from .approvals import ApprovalStore
 from .checks import CheckStore
@@ -30,13 +31,16 @@ from .stage_log import StageLog
 
 
 class Ledger:
-    """The small state of a home, by the SQLAlchemy URI of its database: all of it but Iceberg's tables.
+    """The small state of a home, in its database: all of it but Iceberg's tables.
+
+    A ledger knows the home that it belongs to, so what needs both takes the ledger alone.
 
     With `writes`, a database of an earlier version is brought up to date; without it, newer columns may be missing.
     """
 
-    def __init__(self, uri: str, writes: bool = False) -> None:
-        self.database = DatabaseSession(uri, writes)
+    def __init__(self, home: Home, writes: bool = False) -> None:
+        self.home = home
+        self.database = DatabaseSession(home.database, writes)
         self.revisions = RevisionStore(self.database)
         self.runs = RunStore(self.database, self.revisions)
         self.stages = StageLog(self.database)

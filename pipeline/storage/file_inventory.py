@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ..home.home import Home
 from ..state import filesystem, home_identity
 from ..state.ledger import Ledger
 from . import avro_files, catalogs
@@ -31,8 +30,9 @@ class Inventory:
     missing_files: dict[str, list[str]]
 
 
-def take_inventory(home: Home, ledger: Ledger) -> Inventory:
+def take_inventory(ledger: Ledger) -> Inventory:
     """List the missing files of the readable revisions. Raises `OSError` where the warehouse cannot be listed."""
+    home = ledger.home
     identity = home_identity.find_identity(home)
     pins = ledger.runs.pinned_snapshots()
     if identity is None or not pins:

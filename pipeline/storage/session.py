@@ -273,11 +273,12 @@ def master_of(home: Home) -> str | None:
     return variable or home.config.spark.master
 
 
-def session_for(home: Home, ledger: Ledger, count_rows: Callable[[], float] | None = None) -> SparkSession:
+def session_for(ledger: Ledger, count_rows: Callable[[], float] | None = None) -> SparkSession:
     """Start the session of a process for one command on a home, by the number of rows that it reads (default: all).
 
     The JVM is that of the home's daemon, where one answers and is large enough.
     """
+    home = ledger.home
     master = master_of(home)
     if SparkContext._active_spark_context is not None or (master or "").startswith(REMOTE):
         return start_session(master, home.config.spark.conf)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 from ..errors import AltneuError
 from ..formatting import count_epochs
 from ..state.totals import Measure
-from .base import PREFIX, open_home
+from .base import PREFIX, open_ledger
 
 if TYPE_CHECKING:
     from ..home.home import Home
@@ -35,13 +35,13 @@ def epoch_grid(path: str, prefix: str = PREFIX) -> dict[str, Any]:
 
     from ..landing import epoch_states
 
-    home, ledger = open_home(path, writes=False)
-    revision, rows = epoch_states.list_epoch_rows(home, ledger)
-    _add_totals(home, ledger, revision, rows)
-    return {"says": _describe_home(home, revision, rows, prefix), "epochs": rows}
+    ledger = open_ledger(path, writes=False)
+    revision, rows = epoch_states.list_epoch_rows(ledger)
+    _add_totals(ledger, revision, rows)
+    return {"says": _describe_home(ledger.home, revision, rows, prefix), "epochs": rows}
 
 
-def _add_totals(home: Home, ledger: Ledger, revision: Revision, rows: list[dict[str, Any]]) -> None:
+def _add_totals(ledger: Ledger, revision: Revision, rows: list[dict[str, Any]]) -> None:
     """Add the totals and the page of each epoch to the rows of successive epochs."""
     from .. import report
 
@@ -52,7 +52,7 @@ def _add_totals(home: Home, ledger: Ledger, revision: Revision, rows: list[dict[
         for name in SHOWN_MEASURES:
             row[name] = point[name] if point else None
         row["motifs"] = {name: point["motifs"].get(place, 0) for place, name in enumerate(names)} if point else {}
-        row["report"] = report.page_name(home, row["epoch"])
+        row["report"] = report.page_name(ledger.home, row["epoch"])
 
 
 def _describe_home(home: Home, revision: Revision, rows: list[dict[str, Any]], prefix: str) -> str:
@@ -92,22 +92,22 @@ def overview_page(
     from .. import report
     from ..landing import epoch_states
 
-    home, ledger = open_home(path, writes=False)
-    statuses, states = epoch_states.compare_statuses(home, ledger)
+    ledger = open_ledger(path, writes=False)
+    statuses, states = epoch_states.compare_statuses(ledger)
     every = epoch_states.describe_epochs(statuses, states)
     rows = every[-NEWEST:]
-    _add_totals(home, ledger, statuses.newest, rows)
+    _add_totals(ledger, statuses.newest, rows)
     known = [row for row in rows if row["motifs"]]
     motifs = [
         {"name": name, "labels": [row["label"] for row in known], "points": [row["motifs"][name] for row in known]}
         for name in (known[-1]["motifs"] if len(known) > 1 else ())
     ]
     epochs = [{**row, "run": runs.get(row["epoch"]), "open": row["state"] in OPEN_STATES} for row in reversed(rows)]
-    label = home.schedule.format_label
+    label = ledger.home.schedule.format_label
     known_epochs = {row["epoch"] for row in every}
     open_ = [row["label"] for row in every if row["state"] in OPEN_STATES]
     inside = {
-        "says": _describe_home(home, statuses.newest, every, prefix),
+        "says": _describe_home(ledger.home, statuses.newest, every, prefix),
         "epochs": epochs,
         "motifs": motifs,
         "prefix": prefix,
@@ -129,7 +129,7 @@ def overview_page(
         ],
         "open": {"first": open_[0], "last": open_[-1], "many": len(open_)} if open_ else None,
     }
-    return report.render_index(home, ledger, inside, "reports/", (statuses, states))
+    return report.render_index(ledger, inside, "reports/", (statuses, states))
 
 
 def epoch_gaps(epochs: Collection[int]) -> list[tuple[int, int]]:
@@ -145,7 +145,7 @@ def acknowledge_incident(path: str, ident: str, by: str, because: str) -> None:
     """Acknowledge an incident, as `altneu incidents ack` does. Raise `UsageError` for an unknown one."""
     from ..state import incidents
 
-    _, ledger = open_home(path)
+    ledger = open_ledger(path)
     incidents.acknowledge_incident(ledger, ident, by, because)
 
 
@@ -153,7 +153,7 @@ def mute_incident(path: str, ident: str, until: str, by: str, because: str | Non
     """Mute an incident, as `altneu incidents mute` does. Raise `UsageError` for an unknown one or a wrong day."""
     from ..state import incidents
 
-    _, ledger = open_home(path)
+    ledger = open_ledger(path)
     incidents.mute_incident(ledger, ident, until, by, because)
 
 
@@ -172,17 +172,17 @@ def report_page(path: str, name: str) -> str | None:
     """
     from .. import report
 
-    home, ledger = open_home(path, writes=False)
+    ledger = open_ledger(path, writes=False)
     if name == "index.html":
-        return report.render_index(home, ledger)
-    if (text := report.read_written_page(home, name)) is not None:
+        return report.render_index(ledger)
+    if (text := report.read_written_page(ledger.home, name)) is not None:
         return text
     if name.startswith("check="):
-        return report.render_check(home, ledger, name)
+        return report.render_check(ledger, name)
     label, _, of = name.removeprefix("epoch=").removesuffix(".html").partition(".revision=")
     try:
-        epoch, revision = home.schedule.parse_epoch(label), int(of) if of.isdecimal() else None
-        if name != report.page_name(home, epoch, revision):
+        epoch, revision = ledger.home.schedule.parse_epoch(label), int(of) if of.isdecimal() else None
+        if name != report.page_name(ledger.home, epoch, revision):
             return None
         if revision is not None and epoch not in ledger.outputs.published_batches(
             ledger.revisions.get(revision).revision
@@ -190,4 +190,4 @@ def report_page(path: str, name: str) -> str | None:
             return None
     except AltneuError:
         return None
-    return report.render_page(home, ledger, epoch, revision)
+    return report.render_page(ledger, epoch, revision)

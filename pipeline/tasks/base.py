@@ -115,13 +115,12 @@ def format_error(error: AltneuError) -> str:
     return error.what + (f"\nnext: {error.next}" if error.next else "")
 
 
-def open_home(path: str, *, writes: bool = True) -> tuple[Home, Ledger]:
-    """Open a home and return it with its ledger; `writes` says that the task may write to it."""
+def open_ledger(path: str, *, writes: bool = True) -> Ledger:
+    """Open the ledger of the home at a path; `writes` says that the task may write to it."""
     from ..home.home import Home
     from ..state import home_identity
 
-    home = Home.open(path)
-    return home, home_identity.open_ledger(home, writes=writes)
+    return home_identity.open_ledger(Home.open(path), writes=writes)
 
 
 def format_failures(home: Home, failed: list[Check]) -> str:

@@ -18,7 +18,7 @@ from ..home.periods import Period, PeriodUnit, format_epoch_ranges, parse_period
 from ..state import delivery_cursors
 from ..state.delivery_cursors import DeliveryCursor
 from ..state.ledger import Ledger
-from .base import Say, ignore_message, open_home
+from .base import Say, ignore_message, open_ledger
 from .epoch_event_claims import TRIES
 
 EPOCHS, GRAPH = "epochs", "graph"  # units besides those of periods: each epoch by itself, and all of them in one
@@ -91,7 +91,7 @@ def claim_partition(
         ClaimConflict: Other tasks have claimed the partition several times in a row.
         UsageError: The partition is none of this home.
     """
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     for _ in range(TRIES):
         newest = ledger.revisions.get().revision
         cursor, since, other = delivery_cursors.open_delivery_cursor(
@@ -105,7 +105,7 @@ def claim_partition(
             waiting = f"the task {cursor.claimed_by} waits for an approval of {where.display_name}"
             say(f"{waiting}; it takes this change along")
             return None
-        change = describe_partition(home, ledger, where, since, newest, by_hand=by_hand)
+        change = describe_partition(ledger, where, since, newest, by_hand=by_hand)
         claim = DeliveryCursor(since) if change is None else DeliveryCursor(since, newest, task_token)
         if not delivery_cursors.compare_and_set(ledger, where.cursor_name, cursor, claim):
             continue
@@ -118,11 +118,12 @@ def claim_partition(
 
 
 def describe_partition(
-    home: Home, ledger: Ledger, where: ConsumerPartition, since: int, revision: int, *, by_hand: bool = False
+    ledger: Ledger, where: ConsumerPartition, since: int, revision: int, *, by_hand: bool = False
 ) -> PartitionChange | None:
     """Describe what the revisions after `since` up to `revision` have changed in a partition; None: nothing."""
     from ..reading.epoch_changes import changed_since
 
+    home = ledger.home
     period = _parse_partition(home, where)
     row = ledger.revisions.get(revision)
     present = where.unit == GRAPH or (
@@ -136,7 +137,7 @@ def describe_partition(
         published = ledger.outputs.published_batches(revision)
         kinds = {epoch: NEW for epoch in sorted(published) if period.contains(epoch)}
     else:
-        changes = changed_since(home, ledger, since, revision)
+        changes = changed_since(ledger, since, revision)
         kinds = {each.epoch: str(each.kind) for each in changes if where.unit == GRAPH or period.contains(each.epoch)}
         if not kinds and not by_hand:
             return None
@@ -154,27 +155,27 @@ def describe_partition(
 
 def has_changed_since(path: str, where: ConsumerPartition, change: PartitionChange) -> bool:
     """Tell whether publications have changed the partition after the revision of a change."""
-    home, ledger = open_home(path, writes=False)
+    ledger = open_ledger(path, writes=False)
     newest = ledger.revisions.get().revision
-    return describe_partition(home, ledger, where, max(change["revision"], 1), newest) is not None
+    return describe_partition(ledger, where, max(change["revision"], 1), newest) is not None
 
 
 def has_claim(path: str, where: ConsumerPartition, task_token: str) -> bool:
     """Tell whether the claim of a task is open: it was neither confirmed nor taken over."""
-    _, ledger = open_home(path, writes=False)
+    ledger = open_ledger(path, writes=False)
     cursor = delivery_cursors.read_cursor(ledger, where.cursor_name)
     return cursor is not None and cursor.claimed_by == task_token
 
 
 def confirm_partition(path: str, where: ConsumerPartition, task_token: str) -> None:
     """Confirm that the change which a task has claimed was processed."""
-    _, ledger = open_home(path)
+    ledger = open_ledger(path)
     delivery_cursors.confirm_delivery(ledger, where.cursor_name, task_token)
 
 
 def release_partition(path: str, where: ConsumerPartition, task_token: str) -> None:
     """Release the claim of a task whose change is not processed now: the next claim has it, too."""
-    _, ledger = open_home(path)
+    ledger = open_ledger(path)
     cursor = delivery_cursors.read_cursor(ledger, where.cursor_name)
     if cursor is not None and cursor.claimed_by == task_token:
         delivery_cursors.compare_and_set(ledger, where.cursor_name, cursor, DeliveryCursor(cursor.revision))

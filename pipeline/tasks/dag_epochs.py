@@ -12,7 +12,7 @@ from ..errors import AltneuError, UsageError
 from ..home.home import Home
 from ..home.schedule import Schedule
 from ..state import clock
-from .base import PREFIX, open_home
+from .base import PREFIX, open_ledger
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,8 @@ def check_landing(
     """
     from .. import landing
 
-    home, ledger = open_home(path, writes=False)
+    ledger = open_ledger(path, writes=False)
+    home = ledger.home
     schedule = home.schedule
     label = schedule.format_label(epoch)
     batch = landing.list_batches(home, {epoch}).get(epoch)

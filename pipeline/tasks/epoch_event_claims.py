@@ -11,12 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..errors import ClaimConflict, RunInProgress
-from ..home.home import Home
 from ..home.periods import PeriodUnit
 from ..state import delivery_cursors
 from ..state.delivery_cursors import DeliveryCursor
 from ..state.ledger import Ledger
-from .base import ChangedPartitions, PublishedRun, Say, ignore_message, open_home
+from .base import ChangedPartitions, PublishedRun, Say, ignore_message, open_ledger
 
 TRIES = 5
 
@@ -46,7 +45,7 @@ def claim_changes(
         RunInProgress: Another task is delivering events.
         ClaimConflict: Other tasks have claimed changes several times in a row.
     """
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     own_revision = None if published is None else published["revision"]
     for _ in range(TRIES):
         newest = ledger.revisions.get()
@@ -56,11 +55,11 @@ def claim_changes(
             raise RunInProgress(
                 f"the task {cursor.claimed_by} is delivering the events up to revision {cursor.claimed}."
             )
-        partitions = describe_changes(home, ledger, since, newest.revision, unit)
+        partitions = describe_changes(ledger, since, newest.revision, unit)
         claim = DeliveryCursor(since, newest.revision, task_token) if partitions else DeliveryCursor(newest.revision)
         if not delivery_cursors.compare_and_set(ledger, asset, cursor, claim):
             continue
-        frontier = None if newest.frontier is None else home.schedule.format_label(newest.frontier)
+        frontier = None if newest.frontier is None else ledger.home.schedule.format_label(newest.frontier)
         if not partitions:
             say(f"no new events: {asset} has received all up to revision {newest.revision}")
             return {"since": since, "revision": None, "frontier": frontier, "partitions": {}}
@@ -70,20 +69,18 @@ def claim_changes(
     raise ClaimConflict(f"other tasks have claimed the events, {TRIES} times in a row.", "clear this task")
 
 
-def describe_changes(
-    home: Home, ledger: Ledger, since: int, revision: int, unit: PeriodUnit | None
-) -> dict[str, dict[str, Any]]:
+def describe_changes(ledger: Ledger, since: int, revision: int, unit: PeriodUnit | None) -> dict[str, dict[str, Any]]:
     """Describe the epochs, or the periods, that the revisions after `since` up to `revision` have changed, by key."""
     from ..reading.changed_periods import list_changed_periods
     from ..reading.epoch_changes import changed_since
 
-    changes = changed_since(home, ledger, since, revision)
+    changes = changed_since(ledger, since, revision)
     if unit is None:
         return {
             change.label: {"kind": str(change.kind), "before": change.before, "after": change.after}
             for change in changes
         }
-    if home.schedule.seconds is None:  # integer epochs belong to no period
+    if ledger.home.schedule.seconds is None:  # integer epochs belong to no period
         return {}
     published = ledger.outputs.published_batches(revision)
     before, after = ledger.revisions.get(since).frontier, ledger.revisions.get(revision).frontier
@@ -92,11 +89,11 @@ def describe_changes(
             "kind": str(change.kind),
             "epochs": {each.label: str(each.kind) for each in change.epochs},
         }
-        for change in list_changed_periods(home.schedule, unit, changes, published, before, after)
+        for change in list_changed_periods(ledger.home.schedule, unit, changes, published, before, after)
     }
 
 
 def confirm_changes(path: str, asset: str, task_token: str) -> None:
     """Confirm that the changes which a task has claimed were delivered."""
-    _, ledger = open_home(path)
+    ledger = open_ledger(path)
     delivery_cursors.confirm_delivery(ledger, asset, task_token)

@@ -10,7 +10,7 @@ from ..errors import CheckFailed, UsageError
 from ..home.schedule import sample_epochs
 from ..state.epoch_status import list_epoch_statuses
 from ..state.stage_results import stage_fields
-from .base import MANY_CHECKS, PREFIX, Say, format_failures, ignore_message, open_home
+from .base import MANY_CHECKS, PREFIX, Say, format_failures, ignore_message, open_ledger
 
 if TYPE_CHECKING:
     from ..home.home import Home
@@ -67,7 +67,8 @@ def full_audit(
     from ..storage.session import session_for
     from ..storage.warehouse import Warehouse
 
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
+    home = ledger.home
     revision, named = ledger.revisions.get(), list(named)
     known = audit.auditable_epochs(ledger, revision)
     if revision.frontier is None and not named:
@@ -76,12 +77,12 @@ def full_audit(
     epochs = named_epochs(home, revision, known, named) if named else sample_epochs(known, how_many, seed)
     drawn = "" if named else f" (seed {seed!r})"
     say(f"auditing {len(epochs)} epoch(s) at revision {revision.revision}{drawn}")
-    warehouse = Warehouse(session_for(home, ledger), home)
+    warehouse = Warehouse(session_for(ledger), home)
     results = audit.audit_published(warehouse, revision, epochs, say)
     ledger.checks.put(None, revision.revision, results)
-    openlineage.emit_audit(home, ledger, results)
+    openlineage.emit_audit(ledger, results)
     failed = [result for result in results if not result["passed"]]
-    refresh_pages(home, ledger, {result["epoch"] for result in failed})
+    refresh_pages(ledger, {result["epoch"] for result in failed})
     if failed:
         raise CheckFailed(
             f"{len({result['epoch'] for result in failed})} of {len(epochs)} audited epochs differ from "
@@ -109,13 +110,13 @@ def check_relanded(path: str, say: Say = ignore_message, prefix: str = PREFIX) -
     The error names these epochs. It is raised for landed epochs that a compaction has folded, too.
     """
 
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     from ..landing import epoch_states
     from ..landing.epoch_states import REMEDY, describe_folded, record_folded
 
-    _, rows = epoch_states.list_epoch_rows(home, ledger)
+    _, rows = epoch_states.list_epoch_rows(ledger)
     changed = [row["label"] for row in rows if row["revision"] and row["state"] in ("changed", "failed")]
-    folded = record_folded(home, ledger)
+    folded = record_folded(ledger)
     if folded and not changed:
         raise CheckFailed(f"{describe_folded(folded)}.", REMEDY)
     if changed:
@@ -136,10 +137,10 @@ def list_corrected(path: str) -> dict[str, str]:
 
     Epochs whose run has failed or is running are left out.
     """
-    home, ledger = open_home(path, writes=False)
+    ledger = open_ledger(path, writes=False)
     from ..landing import epoch_states
 
-    revision, states = epoch_states.compare_with_ledger(home, ledger)
+    revision, states = epoch_states.compare_with_ledger(ledger)
     statuses = list_epoch_statuses(ledger, revision)
     changed = (
         entry
@@ -159,11 +160,11 @@ def compact_home(path: str, grace_hours: float, say: Say = ignore_message) -> di
     from ..maintenance.compact import compact
     from ..storage.session import session_for
 
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     if ledger.revisions.get().frontier is None:
         say("nothing is published yet")
         return {"revisions": []}
-    facts = compact(home, ledger, session_for(home, ledger), grace_hours * 3600, say)
+    facts = compact(ledger, session_for(ledger), grace_hours * 3600, say)
     files, size = (
         tuple(sum(getattr(table, unit) for table in tables.values()) for tables in (facts.before, facts.tables))
         for unit in ("files", "bytes")

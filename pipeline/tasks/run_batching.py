@@ -15,7 +15,6 @@ from datetime import datetime
 from typing import Literal
 
 from ..errors import RunInProgress
-from ..home.home import Home
 from ..landing.epoch_states import EpochComparison, compare_with_ledger
 from ..run import planning
 from ..run.planning import Plan
@@ -23,7 +22,7 @@ from ..state import clock, failed_runs, home_identity
 from ..state.ledger import Ledger
 from ..state.records import RunState, Severity
 from . import run_tasks
-from .base import PlannedRun, Say, ignore_message, open_home
+from .base import PlannedRun, Say, ignore_message, open_ledger
 
 MAX_EPOCHS = 1000  # the greatest number of epochs of one run
 MAX_ASKED_DATES = 100  # the greatest number of dates in one query to Airflow
@@ -71,30 +70,32 @@ def plan_epoch(
     Raises:
         RunInProgress: Another run comes first.
     """
-    home, ledger = open_home(path)
-    wanted = run_tasks.exclude_gone(home, ledger, [epoch], say)
-    plan = planning.plan_epochs(home, ledger, wanted)
+    ledger = open_ledger(path)
+    wanted = run_tasks.exclude_gone(ledger, [epoch], say)
+    plan = planning.plan_epochs(ledger, wanted)
     if not plan.run:
-        return run_tasks.begin_run(home, ledger, plan, say)
-    _refuse_awaiting_approval(home, ledger, epoch)
+        return run_tasks.begin_run(ledger, plan, say)
+    _refuse_awaiting_approval(ledger, epoch)
     rejected = None if again else _rejection_message(ledger, plan.epochs[0])
     if rejected:
         say(f"nothing to do: {rejected}\nnext: clear this whole run, to compute and ask again")
         return None
     ledger.runs.refuse_concurrent()
-    home_identity.require_identity(home)  # runs that begin at once wait for each other at the row of the identity
-    joined = plan if count is None else _joined_plan(home, ledger, plan, count, catch_up)
-    planned = run_tasks.begin_run(home, ledger, joined, say, alone=True)
+    home_identity.require_identity(
+        ledger.home
+    )  # runs that begin at once wait for each other at the row of the identity
+    joined = plan if count is None else _joined_plan(ledger, plan, count, catch_up)
+    planned = run_tasks.begin_run(ledger, joined, say, alone=True)
     if planned is not None and len(joined.run) > 1:
-        planned |= {"own": epoch, "label": home.schedule.format_label(epoch)}
+        planned |= {"own": epoch, "label": ledger.home.schedule.format_label(epoch)}
         say(f"with the epochs of {len(joined.run) - 1} other DAG runs, which will find them published")
     return planned
 
 
 def is_published(path: str, epoch: int, say: Say = ignore_message) -> bool:
     """Tell whether an epoch is published as landed, and log which run has published it. It begins no run."""
-    home, ledger = open_home(path)
-    plan = planning.plan_epochs(home, ledger, run_tasks.exclude_gone(home, ledger, [epoch], say))
+    ledger = open_ledger(path)
+    plan = planning.plan_epochs(ledger, run_tasks.exclude_gone(ledger, [epoch], say))
     if not plan.run:
         say(run_tasks.describe_nothing_to_do(ledger, plan))
     return not plan.run
@@ -105,7 +106,7 @@ def poll_run(path: str, run_id: str, patience: float) -> tuple[Literal["over", "
 
     `patience` is how many seconds to wait for a person who has to decide on a held run.
     """
-    _, ledger = open_home(path, writes=False)
+    ledger = open_ledger(path, writes=False)
     run = ledger.runs.get(run_id)
     if run.state is RunState.HELD and ledger.revisions.get().revision == run.parent:
         held = time.time() - datetime.fromisoformat(run.last_signal).timestamp()
@@ -134,14 +135,15 @@ def dates_with_runs(dates: Sequence[datetime], count: Count) -> set[datetime]:
     return logical_dates
 
 
-def _joined_plan(home: Home, ledger: Ledger, plan: Plan, count: Count, catch_up: CatchUp | None) -> Plan:
+def _joined_plan(ledger: Ledger, plan: Plan, count: Count, catch_up: CatchUp | None) -> Plan:
     """Return the plan with what other DAG runs wait for, or will, in one run that is as large as allowed.
 
     An epoch of a run in which a critical check failed is run alone: the failure may be its own fault, or another
     epoch's.
     """
+    home = ledger.home
     (own_epoch,) = plan.run
-    _, every = compare_with_ledger(home, ledger)
+    _, every = compare_with_ledger(ledger)
     failed = _epochs_failed_together(ledger, every)
     if own_epoch in failed:
         return plan
@@ -175,13 +177,14 @@ def _epochs_failed_together(ledger: Ledger, every: dict[int, EpochComparison]) -
     return failed
 
 
-def _refuse_awaiting_approval(home: Home, ledger: Ledger, epoch: int) -> None:
+def _refuse_awaiting_approval(ledger: Ledger, epoch: int) -> None:
     """Raise `RunInProgress` if a held run has the epoch: a person is asked only once."""
     newest = ledger.revisions.get().revision
     held = next((run for run in ledger.runs.list_held() if run.parent == newest and epoch in run.epochs), None)
     if held is not None:
         raise RunInProgress(
-            f"run {held.run_id}, which has epoch {home.schedule.format_label(epoch)}, is held until somebody decides.",
+            f"run {held.run_id}, which has epoch {ledger.home.schedule.format_label(epoch)}, "
+            "is held until somebody decides.",
             f"altneu publish {held.run_id}, or: altneu discard {held.run_id}",
             held.run_id,
         )

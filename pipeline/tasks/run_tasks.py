@@ -33,7 +33,7 @@ from .base import (
     format_error,
     format_failures,
     ignore_message,
-    open_home,
+    open_ledger,
     skippable_epochs,
 )
 
@@ -78,25 +78,25 @@ def plan_range(
     from ..landing.epoch_states import REMEDY, describe_folded, record_folded
     from ..run import planning
 
-    home, ledger = open_home(path)
-    inside = planning.epochs_within(home, *(None if text in (None, "") else str(text) for text in (first, last)))
-    plan = planning.plan_run(home, ledger, lambda e: e.state != "gone" and inside(e), force=force)
+    ledger = open_ledger(path)
+    inside = planning.epochs_within(ledger.home, *(None if text in (None, "") else str(text) for text in (first, last)))
+    plan = planning.plan_run(ledger, lambda e: e.state != "gone" and inside(e), force=force)
     if not plan.epochs:
         raise UsageError(
             f"no epoch is landed between {first or 'the beginning'} and {last or 'the end'}.", "altneu status"
         )
-    record_folded(home, ledger)
+    record_folded(ledger)
     folded = plan.in_state("folded")
     if folded and not plan.run:
         raise BatchRejected(f"{describe_folded(folded)}.", REMEDY)
     if folded:
         say(f"left out: {describe_folded(folded)}\nnext: {REMEDY}")
-    parts = planning.split_by_size(home, plan)
-    planned = begin_run(home, ledger, replace(plan, run=parts[0]) if parts else plan, say)
+    parts = planning.split_by_size(ledger.home, plan)
+    planned = begin_run(ledger, replace(plan, run=parts[0]) if parts else plan, say)
     if planned is not None and accept:
         planned["accept"] = True
     if planned is not None and len(parts) > 1:
-        label = home.schedule.format_label(parts[1][0])
+        label = ledger.home.schedule.format_label(parts[1][0])
         planned["rest"] = {"first": label, "last": last, "again": force, "accept": accept}
         say(f"[ingest] max_revision_mb cuts the range into {len(parts)} runs; the next one from {label} on")
     return planned
@@ -107,26 +107,26 @@ def plan_corrected(path: str, say: Say = ignore_message) -> PlannedRun | None:
     from ..run import planning
     from .maintenance import list_corrected
 
-    home, ledger = open_home(path)
-    epochs = [home.schedule.parse_epoch(label) for label in list_corrected(path)]
+    ledger = open_ledger(path)
+    epochs = [ledger.home.schedule.parse_epoch(label) for label in list_corrected(path)]
     if not epochs:
         say("nothing to do: what is landed is published, or its run has failed or is running (altneu status)")
         return None
-    return begin_run(home, ledger, planning.plan_epochs(home, ledger, exclude_gone(home, ledger, epochs, say)), say)
+    return begin_run(ledger, planning.plan_epochs(ledger, exclude_gone(ledger, epochs, say)), say)
 
 
-def begin_run(home: Home, ledger: Ledger, plan: Plan, say: Say, *, alone: bool = False) -> PlannedRun | None:
+def begin_run(ledger: Ledger, plan: Plan, say: Say, *, alone: bool = False) -> PlannedRun | None:
     """Begin a run of a plan; log it and return None if the plan has nothing to do.
 
     With `alone`, raise `RunInProgress` if another run is running.
     """
     from ..run import runner
 
-    run_id = runner.begin_run(home, ledger, plan, alone=alone)
+    run_id = runner.begin_run(ledger, plan, alone=alone)
     if run_id is None:
         say(describe_nothing_to_do(ledger, plan))
         return None
-    labels = _format_labels(home, plan.run)
+    labels = _format_labels(ledger.home, plan.run)
     say(f"run {run_id}: {count_epochs(labels)} on revision {plan.parent.revision}")
     return {"run_id": run_id, "label": labels[-1], "parent": plan.parent.revision}
 
@@ -146,7 +146,7 @@ def _format_labels(home: Home, epochs: Iterable[int]) -> list[str]:
     return [home.schedule.format_label(epoch) for epoch in epochs]
 
 
-def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) -> list[int]:
+def exclude_gone(ledger: Ledger, epochs: Iterable[int], say: Say) -> list[int]:
     """Return the epochs without published ones whose folder has gone, which are logged.
 
     They stay published; only `altneu run --remove` removes them.
@@ -154,10 +154,10 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
     from .. import landing
 
     epochs, kept = list(epochs), []
-    landed, published = landing.list_batches(home, set(epochs)), ledger.outputs.published_batches(epochs=epochs)
+    landed, published = landing.list_batches(ledger.home, set(epochs)), ledger.outputs.published_batches(epochs=epochs)
     for epoch in epochs:
         if epoch not in landed and epoch in published:
-            label = home.schedule.format_label(epoch)
+            label = ledger.home.schedule.format_label(epoch)
             say(f"epoch {label} stays published, but its folder has gone; to remove it: altneu run {label} --remove")
         else:
             kept.append(epoch)
@@ -166,7 +166,7 @@ def exclude_gone(home: Home, ledger: Ledger, epochs: Iterable[int], say: Say) ->
 
 def has_stage(path: str, planned: PlannedRun, name: str) -> bool:
     """Tell whether a run has a stage, so that Spark has to be asked for."""
-    _, ledger = open_home(path)
+    ledger = open_ledger(path)
     return name == PUBLISH or get_stage(name).is_needed(ledger.runs.get(planned["run_id"]).config)
 
 
@@ -176,13 +176,13 @@ def execute_stage_task(path: str, planned: PlannedRun, name: str, say: Say = ign
     A run that another revision has overtaken already does nothing here, and returns the reason as `superseded`. The
     error of an audit names every failed critical check, its epoch and its first rows.
     """
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     run_id = planned["run_id"]
     try:
-        facts = _make_driver(home, ledger, planned, say).execute_and_report(run_id, name)
+        facts = _make_driver(ledger, planned, say).execute_and_report(run_id, name)
     except CheckFailed as error:
         failed = _failed_checks(ledger, run_id, Severity.CRITICAL)
-        raise CheckFailed(f"{error.what}\n{format_failures(home, failed)}", error.next) from None
+        raise CheckFailed(f"{error.what}\n{format_failures(ledger.home, failed)}", error.next) from None
     except RevisionConflict:
         newest = ledger.revisions.get().revision
         text = f"revision {newest} was published since this run was planned: publish runs its epochs again on it"
@@ -191,7 +191,7 @@ def execute_stage_task(path: str, planned: PlannedRun, name: str, say: Say = ign
     return without_version(to_json(facts))
 
 
-def _make_driver(home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> RunDriver:
+def _make_driver(ledger: Ledger, planned: PlannedRun, say: Say) -> RunDriver:
     """Return the driver of a planned run, which logs what the stages report and their results."""
     from ..run.runner import RunDriver
 
@@ -201,7 +201,7 @@ def _make_driver(home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> R
             say(text if facts == text else f"{stage}: {facts}")
 
     spare, accept = skippable_epochs(ledger, planned), planned.get("accept", False)
-    return RunDriver(home, ledger, log_stage, optional_epochs=spare, accept=accept)
+    return RunDriver(ledger, log_stage, optional_epochs=spare, accept=accept)
 
 
 class Replanning:
@@ -211,8 +211,8 @@ class Replanning:
     nothing runs again once its own epoch is published: the others have DAG runs, which also fail by their own errors.
     """
 
-    def __init__(self, home: Home, ledger: Ledger, planned: PlannedRun, say: Say) -> None:
-        self.home, self.ledger, self.planned, self.say = home, ledger, planned, say
+    def __init__(self, ledger: Ledger, planned: PlannedRun, say: Say) -> None:
+        self.home, self.ledger, self.planned, self.say = ledger.home, ledger, planned, say
         self.epochs = ledger.runs.get(planned["run_id"]).epochs  # without those that it has left out
         self.reruns = 0
 
@@ -228,8 +228,8 @@ class Replanning:
         """Begin a run of what is left to do, as `replace_run` does."""
         from ..run import planning, runner
 
-        wanted = exclude_gone(self.home, self.ledger, self.epochs, self.say)
-        plan = planning.plan_epochs(self.home, self.ledger, wanted)
+        wanted = exclude_gone(self.ledger, self.epochs, self.say)
+        plan = planning.plan_epochs(self.ledger, wanted)
         if "own" in self.planned and self.planned["own"] not in plan.run:
             plan = replace(plan, run=())
         if plan.run and self.reruns == ATTEMPTS - 1:
@@ -238,7 +238,7 @@ class Replanning:
                 f"{ATTEMPTS} times in a row. Nothing of it was published.",
                 "stop the writer outside Airflow (altneu status shows its runs), then clear this task",
             )
-        run_id = runner.begin_run(self.home, self.ledger, plan)
+        run_id = runner.begin_run(self.ledger, plan)
         if run_id is not None:
             self.reruns += 1
             self.say(f"run {run_id} has the same epochs, on revision {plan.parent.revision}")
@@ -263,40 +263,37 @@ def request_approval(
     """
     from ..run.runner import Step
 
-    home, ledger = open_home(path)
-    replanning = Replanning(home, ledger, planned, say)
+    ledger = open_ledger(path)
+    replanning = Replanning(ledger, planned, say)
 
     def replace_run(run_id: str, conflict: RunFailed) -> str | None:
-        if home.config.publish.approve.when == NEVER:  # then publish computes it again
+        if ledger.home.config.publish.approve.when == NEVER:  # then publish computes it again
             return None
         newest, epochs = ledger.revisions.get().revision, set(ledger.runs.get(run_id).epochs)
         same = [held.run_id for held in ledger.runs.list_held() if held.parent == newest and set(held.epochs) == epochs]
         return same[-1] if same else replanning.replace_run(run_id, conflict)
 
-    driver = replace(_make_driver(home, ledger, planned, say), replace_run=replace_run)
+    driver = replace(_make_driver(ledger, planned, say), replace_run=replace_run)
     run_id, why = driver.drive(planned["run_id"], Step.APPROVE, Step.APPROVE)
     run = ledger.runs.get(run_id)
     planned = {**planned, "run_id": run_id, "parent": run.parent}
     if why is None:
         return planned, None
     say(f"run {run_id} is held: {why}")
-    return planned, _approval_request(home, ledger, run, why, pages=pages, say=say)
+    return planned, _approval_request(ledger, run, why, pages=pages, say=say)
 
 
-def _approval_request(
-    home: Home, ledger: Ledger, run: RunRecord, why: str, *, pages: bool, say: Say
-) -> ApprovalRequest:
+def _approval_request(ledger: Ledger, run: RunRecord, why: str, *, pages: bool, say: Say) -> ApprovalRequest:
     from ..run import approval_numbers, diff_report
 
-    difference, page = approval_numbers.diff_held_run(home, ledger, run), None
+    home = ledger.home
+    difference, page = approval_numbers.diff_held_run(ledger, run), None
     if pages:
         from ..report import write_difference
         from ..storage.session import session_for
 
         try:
-            page = write_difference(
-                home, run.run_id, diff_report.diff_document(home, difference, session_for(home, ledger))
-            )
+            page = write_difference(home, run.run_id, diff_report.diff_document(home, difference, session_for(ledger)))
             page = page.rpartition("/")[2]
         except Exception as error:  # the decision can be taken without it
             say(f"no page: {error}")
@@ -311,21 +308,21 @@ def _approval_request(
 
 def describe_difference(path: str, planned: PlannedRun) -> str | None:
     """Write what a run would change as Markdown; None where nothing ever needs an approval, or it was overtaken."""
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     run = ledger.runs.get(planned["run_id"])
     over = run.state is RunState.PUBLISHED or run.parent != ledger.revisions.get().revision
-    if over or home.config.publish.approve.when == NEVER:
+    if over or ledger.home.config.publish.approve.when == NEVER:
         return None
     from ..run import approval_numbers, diff_report
 
-    return diff_report.diff_markdown(approval_numbers.diff_held_run(home, ledger, run).to_document())
+    return diff_report.diff_markdown(approval_numbers.diff_held_run(ledger, run).to_document())
 
 
 def identify_person(path: str, user: Mapping[str, Any]) -> str | None:
     """Return the name or the id of a user of Airflow, whichever may approve; the name if neither may."""
     from ..run import approval
 
-    home, names = open_home(path)[0], (user.get("name"), user.get("id"))
+    home, names = open_ledger(path).home, (user.get("name"), user.get("id"))
     return next((name for name in names if name and approval.may_approve(home, name)), names[0])
 
 
@@ -333,7 +330,7 @@ def may_decide(path: str, person: str | None, *, approved: bool) -> bool:
     """Tell whether a person may approve a held run; everybody may reject one."""
     from ..run import approval
 
-    return not approved or approval.may_approve(open_home(path)[0], person)
+    return not approved or approval.may_approve(open_ledger(path).home, person)
 
 
 def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: str | None, because: str | None) -> None:
@@ -343,12 +340,12 @@ def record_decision(path: str, planned: PlannedRun, *, approved: bool, person: s
     """
     from ..run import approval
 
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     run = ledger.runs.get(planned["run_id"])
     if run.state is RunState.PUBLISHED and approved:  # a command has published it meanwhile
         return
     run = approval.require_held_run(ledger, run.run_id)
-    (approval.approve_run if approved else approval.reject_run)(home, ledger, run, person, because)
+    (approval.approve_run if approved else approval.reject_run)(ledger, run, person, because)
 
 
 def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> PublishedRun:
@@ -360,9 +357,9 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
     """
     from ..run.runner import Step
 
-    home, ledger = open_home(path)
-    replanning = Replanning(home, ledger, planned, say)
-    driver = replace(_make_driver(home, ledger, planned, say), replace_run=replanning.replace_run)
+    ledger = open_ledger(path)
+    replanning = Replanning(ledger, planned, say)
+    driver = replace(_make_driver(ledger, planned, say), replace_run=replanning.replace_run)
     run_id, why = planned["run_id"], None
     before = ledger.revisions.published_by(run_id)
     if before is None:
@@ -377,7 +374,7 @@ def publish_run(path: str, planned: PlannedRun, say: Say = ignore_message) -> Pu
         )
     row = ledger.revisions.published_by(run_id)
     epochs = [] if row is None else list(ledger.runs.get(run_id).epochs)
-    labels = _format_labels(home, epochs)
+    labels = _format_labels(ledger.home, epochs)
     if row == before:  # this run has published them, or another run with more epochs
         say(f"already published as landed, at revision {ledger.revisions.get().revision}")
     elif row is not None:
@@ -396,13 +393,13 @@ def raise_warnings(path: str, published: PublishedRun, say: Say = ignore_message
     if published["revision"] is None:
         say("this run published nothing itself")
         return
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     warned = _failed_checks(ledger, published["run_id"], Severity.WARNING)
     if warned:
         raise CheckFailed(
             f"{len(warned)} check(s) warn; revision {published['revision']} is published, with its mark:\n"
-            + format_failures(home, warned),
-            f"altneu report {home.schedule.format_label(warned[0]['epoch'])}",
+            + format_failures(ledger.home, warned),
+            f"altneu report {ledger.home.schedule.format_label(warned[0]['epoch'])}",
         )
     say("no check warns")
 
@@ -411,7 +408,7 @@ def count_query_changes(path: str, published: PublishedRun, name: str) -> int:
     """Return how many rows of a declared query's result the run has changed that `publish_run` returned."""
     if published["revision"] is None:
         return 0
-    _, ledger = open_home(path)
+    ledger = open_ledger(path)
     facts = (row.facts for row in ledger.stages.select(published["run_id"]))
     runs = [each.queries[name] for each in facts if isinstance(each, QueriesFacts) and name in each.queries]
     return sum(run.rows for run in runs)
@@ -427,9 +424,9 @@ def write_report(
     from ..report import write_run_pages
     from ..run.run_session import RunSession
 
-    home, ledger = open_home(path)
+    ledger = open_ledger(path)
     session = RunSession(ledger, (published or planned)["run_id"], "report")
-    pages, why = write_run_pages(home, ledger, list(ledger.runs.get(planned["run_id"]).epochs))
+    pages, why = write_run_pages(ledger, list(ledger.runs.get(planned["run_id"]).epochs))
     # without the lease: a failed run that somebody takes goes on
     session.finish_stage(ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why))
     say(f"report: {why or (pages[-1] if pages else 'nothing to write')}")

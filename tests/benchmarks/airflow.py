@@ -49,7 +49,7 @@ def measured(folder: Path, way: str, runs: int) -> list[dict[str, float]]:
     """Seconds of every run and its tasks, but of the first."""
     home = with_daily_epochs(home_helpers.make(folder, settings_of(way))[0])
     epochs = land_messages(home).epochs
-    home_helpers.run(home, Ledger(home.database), epochs[:100])
+    home_helpers.run(Ledger(home), epochs[:100])
     ahead = [home.schedule.format_label(epoch) for epoch in epochs[100 : 100 + runs + 1]]
     only = home.schedule.start_of(epochs[0]).isoformat()  # one scheduled run, of what is published
     arguments, environment = WAYS[way]

@@ -36,10 +36,10 @@ from tests.benchmarks import put_changes, put_rows, spread
 from tests.benchmarks.triangles import by_rmat
 
 
-def ran(home: Home, ledger: Ledger, epoch: int) -> tuple[list[float], float, str]:
+def ran(ledger: Ledger, epoch: int) -> tuple[list[float], float, str]:
     """Run one epoch: seconds of it and of each stage; gigabytes of the Python workers; how it was audited."""
     begin = time.perf_counter()
-    revision = runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
+    revision = runner.execute_run(ledger, planning.plan_epochs(ledger, [epoch]))
     seconds = time.perf_counter() - begin
     assert revision is not None
     rows = {row.stage: row for row in ledger.stages.select(revision.run_id)}
@@ -73,13 +73,13 @@ def measure(folder: Path, size: int, epochs: int, settings: str, serves: bool) -
     a, b = by_rmat(size)
     for kind in kinds:
         put_rows(kind.home, 0, a, b, ["upsert"] * a.size)
-        seconds, memory, how = ran(kind.home, kind.ledger, 0)
+        seconds, memory, how = ran(kind.ledger, 0)
         _row(f"| {a.size:,} | load, {kind.name} | {how} | ", [f"{s:.1f}" for s in seconds], memory)
     draws = [np.random.default_rng(3) for _ in kinds]
     for epoch in range(1, epochs + 2):
         for kind, rng in zip(kinds, draws, strict=True):
             put_changes(kind.home, epoch, rng, a, b, 1000)
-            seconds, memory, kind.audited = ran(kind.home, kind.ledger, epoch)
+            seconds, memory, kind.audited = ran(kind.ledger, epoch)
             if epoch > 1:
                 kind.found.append(seconds)
                 kind.memory = max(kind.memory, memory)

@@ -19,7 +19,6 @@ from typing import Any
 
 import psutil
 
-from altneu.pipeline.home.home import Home
 from altneu.pipeline.local import demo
 from altneu.pipeline.run import planning, runner
 from altneu.pipeline.state.ledger import Ledger
@@ -56,10 +55,10 @@ class Meter:
         return time.perf_counter() - self.started, self.cpu(self.java) - self.spent
 
 
-def run_all(home: Home, ledger: Ledger, java: psutil.Process) -> tuple[float, float, dict[str, float]]:
+def run_all(ledger: Ledger, java: psutil.Process) -> tuple[float, float, dict[str, float]]:
     """Run what has landed, and return the seconds, the CPU seconds, and the seconds of each stage."""
     meter = Meter(java)
-    revision = runner.execute_run(home, ledger, planning.plan_run(home, ledger, lambda epoch: True))
+    revision = runner.execute_run(ledger, planning.plan_run(ledger, lambda epoch: True))
     assert isinstance(revision, Revision)
     stages = {row.stage: row.seconds or 0.0 for row in ledger.stages.select(revision.run_id)}
     return (*meter.read(), stages)
@@ -73,9 +72,9 @@ def measure_home(path: Path, java: psutil.Process, *, with_queries: bool) -> dic
     for name, text in QUERIES.items() if with_queries else ():
         (home.path / "queries").mkdir(exist_ok=True)
         (home.path / "queries" / f"{name}.sql").write_text(text)
-    loaded = run_all(home, ledger, java)
+    loaded = run_all(ledger, java)
     home_helpers.put(home, epochs[100], [(1, 2, None, "upsert", 0)])
-    return {LOAD: loaded, CORRECTION: run_all(home, ledger, java)}
+    return {LOAD: loaded, CORRECTION: run_all(ledger, java)}
 
 
 def main() -> None:

@@ -36,12 +36,12 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         home = with_daily_epochs(Home.open(Path(folder) / "home", create=True))
-        ledger = Ledger(home.database)
+        ledger = Ledger(home)
         epochs = land_messages(home).epochs
 
         def run(some: list[int]) -> tuple[float, dict[str, float]]:
             begin = time.perf_counter()
-            runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, some))
+            runner.execute_run(ledger, planning.plan_epochs(ledger, some))
             return time.perf_counter() - begin, seconds_of(ledger)
 
         bulk, bulk_stages = run(epochs[:150])

@@ -88,22 +88,22 @@ def command(home: Home, *arguments: str) -> float:
 
 def college(folder: Path) -> tuple[Home, Ledger, list[int]]:
     home = with_daily_epochs(Home.open(folder, create=True))
-    return home, Ledger(home.database), land_messages(home).epochs
+    return home, Ledger(home), land_messages(home).epochs
 
 
 def backfill(folder: Path) -> None:
-    home, ledger, days = college(folder / "single")
+    _, ledger, days = college(folder / "single")
     singles, commands = [], []
     blocks = [days[i : i + 16] for i in range(0, len(days), 16)]
     for block in blocks:
-        home_helpers.run(home, ledger, block[:-2])
-        singles += [timed(lambda day=day: home_helpers.run(home, ledger, [day])) for day in block[-2:]]  # type: ignore[misc]
+        home_helpers.run(ledger, block[:-2])
+        singles += [timed(lambda day=day: home_helpers.run(ledger, [day])) for day in block[-2:]]  # type: ignore[misc]
     late, late_ledger, _ = college(folder / "commands")
-    home_helpers.run(late, late_ledger, days[:100])
+    home_helpers.run(late_ledger, days[:100])
     for day in days[100:105]:
         commands.append(command(late, "run", str(day)))
-    once, once_ledger, _ = college(folder / "once")
-    warm = timed(lambda: home_helpers.run(once, once_ledger, days))
+    _, once_ledger, _ = college(folder / "once")
+    warm = timed(lambda: home_helpers.run(once_ledger, days))
     truss = next(s.seconds for s in once_ledger.stages.select(once_ledger.revisions.get().run_id) if s.stage == "truss")
     cold_home, _, _ = college(folder / "cold")
     cold = command(cold_home, "backfill", "--all")
@@ -127,7 +127,7 @@ def many(folder: Path, epochs: int = 2_000) -> None:
     rng = random.Random(1)
     for epoch in range(epochs):
         home_helpers.put(home, epoch, [(rng.randrange(50), rng.randrange(50), None, "upsert", 0) for _ in range(5)])
-    seconds = timed(lambda: home_helpers.run(home, ledger, range(epochs)))
+    seconds = timed(lambda: home_helpers.run(ledger, range(epochs)))
     time.sleep(3)  # younger files are read again
     command(home, "status")
     print(f"\n| {epochs:,} epochs (published in one pass of {seconds:.0f} s) | seconds |\n|---|---|")
@@ -139,16 +139,14 @@ def commands(folder: Path, counts: list[int]) -> None:
     """What commands and pages cost with a long history, without tables: their database and landing are real."""
     lines = (["status"], ["status", "--format", "json"], ["plan"], ["backfill", "--all"])
     lines += (["show", "totals"], ["show", "totals", "--all-epochs"])
-    pages: dict[str, Callable[[Home, Ledger], Any]] = {
-        "the report of all, the newest 200 pages": lambda home, ledger: write_pages(
-            home, ledger, list(ledger.outputs.published_batches())
+    pages: dict[str, Callable[[Ledger], Any]] = {
+        "the report of all, the newest 200 pages": lambda ledger: write_pages(
+            ledger, list(ledger.outputs.published_batches())
         ),
-        "the report of one epoch": lambda home, ledger: write_pages(
-            home, ledger, [ledger.revisions.get().frontier or 0]
-        ),
+        "the report of one epoch": lambda ledger: write_pages(ledger, [ledger.revisions.get().frontier or 0]),
         "the index": render_index,
-        "the page of an epoch": lambda home, ledger: render_page(home, ledger, ledger.revisions.get().frontier or 0),
-        "the page in Airflow": lambda home, ledger: airflow_page.overview_page(str(home.path), {}),
+        "the page of an epoch": lambda ledger: render_page(ledger, ledger.revisions.get().frontier or 0),
+        "the page in Airflow": lambda ledger: airflow_page.overview_page(str(ledger.home.path), {}),
     }
     taken: dict[str, list[str]] = {}
     shapes = [(count, at_once) for count in counts for at_once in (count, 1)]
@@ -158,10 +156,10 @@ def commands(folder: Path, counts: list[int]) -> None:
         for line in lines:
             seconds = [cpu_of_children(partial(command, home, *line)) for _ in range(3)]
             taken.setdefault(f"`altneu {' '.join(line)}`", []).append(spread(seconds))
-        render_index(home, ledger)  # imports
+        render_index(ledger)  # imports
         for name, work in pages.items():
             begin = time.process_time()
-            work(home, ledger)
+            work(ledger)
             taken.setdefault(name, []).append(f"{time.process_time() - begin:.2f}")
     names = [f"{count:,} in {'one revision' if at_once > 1 else 'as many revisions'}" for count, at_once in shapes]
     print(f"\n| CPU seconds, epochs: | {' | '.join(names)} |\n|---|{'---|' * len(names)}")
@@ -188,7 +186,7 @@ def long(folder: Path, epochs: int) -> None:
     def epoch(number: int) -> tuple[float, float]:
         """Seconds of the run, and of its truss stage."""
         home_helpers.put(home, number, batch())
-        seconds = timed(lambda: home_helpers.run(home, ledger, [number]))
+        seconds = timed(lambda: home_helpers.run(ledger, [number]))
         stages = {row.stage: row.seconds for row in ledger.stages.select(ledger.revisions.get().run_id)}
         return seconds, stages["truss"]
 
@@ -201,14 +199,14 @@ def long(folder: Path, epochs: int) -> None:
     for mark in (m for m in (10, 100, 200, 300) if m <= epochs):
         for number in range(last, mark - 5):
             home_helpers.put(home, number, batch())
-            home_helpers.run_without(home, ledger, number, ("audit",))
+            home_helpers.run_without(ledger, number, ("audit",))
         found = [epoch(number)[0] for number in range(mark - 5, mark)]
         last = mark
         rows.append((f"{mark}", spread(found), *held()))
     end = [epoch(last + i) for i in range(3)]
     middle = [epoch(last // 2 + i) for i in range(3)]
     spark = start_session()
-    seconds = timed(lambda: compact(home, ledger, spark, grace=0))
+    seconds = timed(lambda: compact(ledger, spark, grace=0))
     after = held()
     flat = [epoch(last + 3 + i)[0] for i in range(5)]
     rows.append((f"{mark + 3}, after `compact` ({seconds:.0f} s)", spread(flat), *after))
@@ -236,7 +234,7 @@ def constant(folder: Path, before: list[int]) -> None:
 
         for epoch in range(count):
             put(epoch)
-        home_helpers.run(home, ledger, range(count))
+        home_helpers.run(ledger, range(count))
         for name, epochs in (
             ("new, at the end", range(count, count + 4)),
             ("replaced, in the middle", [count // 2] * 2),
@@ -244,7 +242,7 @@ def constant(folder: Path, before: list[int]) -> None:
             taken: dict[str, list[float]] = {}
             for epoch in epochs:
                 put(epoch)
-                taken.setdefault("all", []).append(timed(partial(home_helpers.run, home, ledger, [epoch])))
+                taken.setdefault("all", []).append(timed(partial(home_helpers.run, ledger, [epoch])))
                 for row in ledger.stages.select(ledger.revisions.get().run_id):
                     taken.setdefault(row.stage, []).append(row.seconds or 0.0)
             stages = ("all", "edges", "triangles", "truss", "audit", "report")
@@ -265,7 +263,7 @@ def revisions(folder: Path, epochs: int) -> None:
         rows = [(rng.randrange(3_000), rng.randrange(3_000), None, "upsert", 0) for _ in range(500)]
         home_helpers.put(home, epoch, rows)
         before = used_processors()
-        seconds = timed(lambda epoch=epoch: home_helpers.run(home, ledger, [epoch]))  # type: ignore[misc]
+        seconds = timed(lambda epoch=epoch: home_helpers.run(ledger, [epoch]))  # type: ignore[misc]
         found = [*found[-9:], (seconds, used_processors() - before)]
         if epoch in (10, 50, 100, 200, 500) or epoch == epochs:
             files = sum(file.is_file() for file in (home.path / "warehouse").rglob("*"))
@@ -308,20 +306,20 @@ def load(folder: Path, peer: str | None, scale: int = 17, epochs: int = 100) -> 
     for epoch in range(1, epochs + 1):
         change(epoch)
     seconds = command(home, "backfill", "--all")
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     print(f"\n| {a.size:,} edges, then {epochs} epochs of 1,000 changes | seconds | |\n|---|---|---|")
     print(f"| `altneu backfill --all`, a process | {seconds:.1f} | |")
     for row in ledger.stages.select(ledger.revisions.get().run_id):
         print(f"| {row.stage} | {row.seconds:.1f} | {chosen(row.facts)} |")
     if peer:
         alone, count = count_with_peer(folder, home, ledger.revisions.get(), peer)
-        totals = views.select_totals(home, ledger)
+        totals = views.select_totals(ledger)
         assert totals[-1]["triangles"] == count, (totals, count)
         print(f"| differential dataflow (Rust), counts alone | {alone:.1f} | {seconds / alone:.1f} times as long |")
     singles: dict[str, list[float]] = {}
     for epoch in range(epochs + 1, epochs + 5):
         change(epoch)
-        whole = timed(lambda epoch=epoch: home_helpers.run(home, ledger, [epoch]))  # type: ignore[misc]
+        whole = timed(lambda epoch=epoch: home_helpers.run(ledger, [epoch]))  # type: ignore[misc]
         for name, taken in [
             ("all", whole),
             *((r.stage, r.seconds) for r in ledger.stages.select(ledger.revisions.get().run_id)),

@@ -69,7 +69,7 @@ def one(kind: str, n: int) -> None:
             put(home, epoch, changes, "upsert" if epoch % 2 else "delete")
         for epoch, what in enumerate(("load", "added", "taken away", "added again", "taken away again")):
             begin = time.perf_counter()
-            home_helpers.run(home, ledger, [epoch])
+            home_helpers.run(ledger, [epoch])
             whole = time.perf_counter() - begin
             print(row(ledger, kind, what, len(edges), whole, least if epoch else None), flush=True)
 

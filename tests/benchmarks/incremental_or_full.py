@@ -87,11 +87,11 @@ def make_batches(edges: Ints, sizes: Sequence[int], rng: np.random.Generator) ->
         yield np.stack([changed >> 32, changed & 0xFFFFFFFF, diffs], axis=1), edges
 
 
-def publish(home: Home, ledger: Ledger, epoch: int, batch: Ints) -> tuple[float, float]:
+def publish(ledger: Ledger, epoch: int, batch: Ints) -> tuple[float, float]:
     """Publish a batch as an epoch; return the seconds of the whole run and of its counting stages."""
     ops = np.where(batch[:, 2] > 0, "upsert", "delete").tolist()
-    put_rows(home, epoch, batch[:, 0], batch[:, 1], ops)
-    seconds, revision = measure_seconds(lambda: home_helpers.run(home, ledger, [epoch]))
+    put_rows(ledger.home, epoch, batch[:, 0], batch[:, 1], ops)
+    seconds, revision = measure_seconds(lambda: home_helpers.run(ledger, [epoch]))
     assert revision is not None
     stages = {row.stage: row.seconds for row in ledger.stages.select(revision.run_id)}
     return seconds, sum(stages[name] for name in COUNTING)
@@ -104,16 +104,16 @@ def as_batch(edges: Ints) -> Ints:
 def measure_altneu(folder: Path, edges: Ints, batches: Sequence[Ints], last: Ints, found: Measurements) -> int:
     """Publish the graph and then each batch, and the last graph from nothing; return its triangles."""
     warm = Home.open(folder / "warm", create=True)
-    publish(warm, Ledger(warm.database), 0, as_batch(edges[:1000]))  # what is compiled is not what is measured
+    publish(Ledger(warm), 0, as_batch(edges[:1000]))  # what is compiled is not what is measured
     home = Home.open(folder / "home", create=True)
-    ledger = Ledger(home.database)
-    found.loads[WHOLE], found.loads[COUNTS] = publish(home, ledger, 0, as_batch(edges))
+    ledger = Ledger(home)
+    found.loads[WHOLE], found.loads[COUNTS] = publish(ledger, 0, as_batch(edges))
     for epoch, batch in enumerate(batches, start=1):
-        whole, counts = publish(home, ledger, epoch, batch)
+        whole, counts = publish(ledger, epoch, batch)
         found.by_batch[WHOLE][len(batch)].append(whole)
         found.by_batch[COUNTS][len(batch)].append(counts)
     anew = Home.open(folder / "anew", create=True)
-    whole, counts = publish(anew, Ledger(anew.database), 0, as_batch(last))
+    whole, counts = publish(Ledger(anew), 0, as_batch(last))
     found.full[WHOLE.replace("altneu", "altneu from nothing")].append(whole)
     found.full[COUNTS.replace("altneu", "altneu from nothing")].append(counts)
     seconds, counted = measure_seconds(lambda: count_triangles(last[:, 0], last[:, 1]))

@@ -34,15 +34,15 @@ def measure(folder: Path, size: int, epochs: int) -> None:
     rng = np.random.default_rng(3)
     a, b = by_rmat(size)
     put_rows(home, 0, a, b, ["upsert"] * a.size)
-    ledger = Ledger(home.database)
-    load = home_helpers.run_without(home, ledger, 0, SKIPPED)["truss"]
+    ledger = Ledger(home)
+    load = home_helpers.run_without(ledger, 0, SKIPPED)["truss"]
     disk = sum(file.stat().st_size for file in graph_cache.cache_folder(home).rglob("*.npy")) / a.size
     found: dict[str, list[tuple[float, float, float]]] = {"resume": [], "replay": []}
     for epoch in range(1, 2 * epochs + 3):
         put_changes(home, epoch, rng, a, b, 1000)
         if epoch % 2 == 0:
             shutil.rmtree(graph_cache.cache_folder(home))
-        seconds = home_helpers.run_without(home, ledger, epoch, SKIPPED)["truss"]
+        seconds = home_helpers.run_without(ledger, epoch, SKIPPED)["truss"]
         facts = ledger.stages.get_facts(ledger.revisions.get().run_id, TrussFacts)
         assert facts.plan == ("replay" if epoch % 2 == 0 else "resume")
         workers = (facts.cost and facts.cost.workers) or 0

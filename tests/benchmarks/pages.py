@@ -39,12 +39,12 @@ def measured(work: Any) -> tuple[int, int, float]:
 
 def steps(seed: Seed, days: int) -> dict[str, tuple[int, int, float]]:
     last = DAY + days
-    write(seed.home, seed.ledger, list(range(last - 60, last)))
+    write(seed.ledger, list(range(last - 60, last)))
     seed.run({last: (9, 0)}, {last: {"edges": 1}}, audit(last))
-    found = {"the facts of one epoch": measured(lambda: epoch_document(seed.home, seed.ledger, last))}
-    found["after a run of one epoch: two pages and the index"] = measured(lambda: write(seed.home, seed.ledger, [last]))
+    found = {"the facts of one epoch": measured(lambda: epoch_document(seed.ledger, last))}
+    found["after a run of one epoch: two pages and the index"] = measured(lambda: write(seed.ledger, [last]))
     seed.run({last - 30: (8, 0)}, {last - 30: {"edges": 1}}, audit(last))
-    found["after a correction: 31 pages and the index"] = measured(lambda: write(seed.home, seed.ledger, [last - 30]))
+    found["after a correction: 31 pages and the index"] = measured(lambda: write(seed.ledger, [last - 30]))
     return found
 
 

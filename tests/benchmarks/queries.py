@@ -141,10 +141,10 @@ def measure(spark: SparkSession, work: Callable[[], Any]) -> tuple[float, float,
     return time.perf_counter() - begin, jvm_seconds(spark) - before, result
 
 
-def run_stage(home: Home, ledger: Ledger, epochs: list[int]) -> tuple[float, QueriesFacts]:
+def run_stage(ledger: Ledger, epochs: list[int]) -> tuple[float, QueriesFacts]:
     """Run epochs, and return the seconds of the stage `queries`, and its facts."""
-    plan = planning.plan_epochs(home, ledger, epochs) if epochs else planning.plan_run(home, ledger, lambda epoch: True)
-    revision = runner.execute_run(home, ledger, plan)
+    plan = planning.plan_epochs(ledger, epochs) if epochs else planning.plan_run(ledger, lambda epoch: True)
+    revision = runner.execute_run(ledger, plan)
     assert revision is not None
     row = next(row for row in ledger.stages.select(revision.run_id) if row.stage == "queries")
     assert isinstance(row.facts, QueriesFacts)
@@ -160,9 +160,12 @@ def declare(home: Home, names: list[str]) -> None:
         (folder / f"{name}.sql").write_text(QUERIES[name])
 
 
-def recompute_by_spark(spark: SparkSession, home: Home, ledger: Ledger, name: str, epoch: int) -> int:
+def recompute_by_spark(spark: SparkSession, ledger: Ledger, name: str, epoch: int) -> int:
     """Run the text by Spark on the relations as they are at the epoch, and return how many rows it has."""
-    tables, revision = Warehouse(spark, home, published_queries(ledger, ledger.revisions.get())), ledger.revisions.get()
+    tables, revision = (
+        Warehouse(spark, ledger.home, published_queries(ledger, ledger.revisions.get())),
+        ledger.revisions.get(),
+    )
     alive = f"epoch <= {epoch} AND until > {epoch}"
     views = {
         "landed": ("upserts", "src, dst, amount, op, seq, epoch", f"epoch <= {epoch}"),
@@ -177,8 +180,8 @@ def recompute_by_spark(spark: SparkSession, home: Home, ledger: Ledger, name: st
     return spark.sql(spark_text(QUERIES[name])).count()
 
 
-def audit_by_duckdb(home: Home, ledger: Ledger, name: str, epoch: int) -> None:
-    revision, tables = ledger.revisions.get(), DuckTables(home)
+def audit_by_duckdb(ledger: Ledger, name: str, epoch: int) -> None:
+    revision, tables = ledger.revisions.get(), DuckTables(ledger.home)
     known = published_queries(ledger, revision)
     source = query_recount.QuerySource(tables, lambda table: tables.read_table(table, revision), known, in_spark=False)
     query_recount.find_differing_rows(source, [known[name]], [epoch])
@@ -198,7 +201,7 @@ def main() -> None:
     settings = f'[values]\namount = "long"\n[spark]\nconf = {{ "spark.driver.memory" = "{options.heap}" }}\n'
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         leave_out_other_stages(patch)
-        compare(spark, *home_helpers.make(Path(folder) / "home", settings), options, patch)
+        compare(spark, home_helpers.make(Path(folder) / "home", settings)[1], options, patch)
 
 
 def begin_empty(patch: pytest.MonkeyPatch) -> None:
@@ -212,7 +215,8 @@ def begin_empty(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(maintained_query, "core_from_scratch", compute_little)
 
 
-def compare(spark: SparkSession, home: Home, ledger: Ledger, options: Any, patch: pytest.MonkeyPatch) -> None:
+def compare(spark: SparkSession, ledger: Ledger, options: Any, patch: pytest.MonkeyPatch) -> None:
+    home = ledger.home
     rng = np.random.default_rng(3)
     a, b = by_rmat(options.rows * 4 // 5)
     again = rng.choice(a.size, options.rows - a.size)
@@ -220,7 +224,7 @@ def compare(spark: SparkSession, home: Home, ledger: Ledger, options: Any, patch
     turned = rng.random(a.size) < 0.5
     src, dst = np.where(turned, b, a), np.where(turned, a, b)
     land(home, 0, src, dst, 0, rng)
-    runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [0]))
+    runner.execute_run(ledger, planning.plan_epochs(ledger, [0]))
     print(f"{src.size:,} rows", flush=True)
     print("| query | stage, s | CPU s | query, s | CPU s | its text by Spark, s | CPU s | ratio of CPU | audit, s |")
     print("|---|---|---|---|---|---|---|---|---|", flush=True)
@@ -229,28 +233,26 @@ def compare(spark: SparkSession, home: Home, ledger: Ledger, options: Any, patch
         declare(home, names)
         with patch.context() as empty:
             begin_empty(empty)
-            run_stage(home, ledger, [])
+            run_stage(ledger, [])
         found: list[tuple[float, float, dict[str, QueryRun], dict[str, float]]] = []
         for _ in range(options.epochs + 1):
             epoch += 1
             gone = rng.choice(src.size, 500, replace=False)
             ends = np.append(src[gone], rng.choice(src, 500)), np.append(dst[gone], rng.choice(dst, 500))
             land(home, epoch, *ends, 500, rng)
-            seconds, facts = run_stage(home, ledger, [epoch])
+            seconds, facts = run_stage(ledger, [epoch])
             found.append((seconds, spent.stages[-1], dict(facts.queries), dict(spent.queries)))
         for name in names:
-            show(spark, home, ledger, name, epoch, found[1:], again=name not in options.without_text)
+            show(spark, ledger, name, epoch, found[1:], again=name not in options.without_text)
 
 
-def show(
-    spark: SparkSession, home: Home, ledger: Ledger, name: str, epoch: int, found: list[Any], *, again: bool
-) -> None:
+def show(spark: SparkSession, ledger: Ledger, name: str, epoch: int, found: list[Any], *, again: bool) -> None:
     stage, cpu = ([each[place] for each in found] for place in (0, 1))
     own, own_cpu = [each[2][name].seconds for each in found], [each[3][name] for each in found]
     cells = [name, spread(stage), spread(cpu), spread(own), spread(own_cpu)]
     if again:
-        text, text_cpu, _ = measure(spark, lambda: recompute_by_spark(spark, home, ledger, name, epoch))
-        checked = measure(spark, lambda: audit_by_duckdb(home, ledger, name, epoch))[0]
+        text, text_cpu, _ = measure(spark, lambda: recompute_by_spark(spark, ledger, name, epoch))
+        checked = measure(spark, lambda: audit_by_duckdb(ledger, name, epoch))[0]
         cells += [f"{text:.1f}", f"{text_cpu:.1f}", f"{text_cpu / statistics.median(own_cpu):.1f}", f"{checked:.1f}"]
     print("| " + " | ".join(cells) + " |", flush=True)
 

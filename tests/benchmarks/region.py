@@ -37,7 +37,7 @@ def measure(folder: Path, size: int, limit: int, changes: int, epochs: int, verb
         if epoch:
             put_changes(home, epoch, rng, a, b, changes)
         begin = time.perf_counter()
-        revision = runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]), say=say)
+        revision = runner.execute_run(ledger, planning.plan_epochs(ledger, [epoch]), say=say)
         seconds = time.perf_counter() - begin
         assert revision is not None
         stages = {row.stage: row.seconds or 0.0 for row in ledger.stages.select(revision.run_id)}

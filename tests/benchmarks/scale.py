@@ -36,9 +36,9 @@ CHANGES = 1_000
 REPEAT = 3
 
 
-def epoch_of(home: Home, ledger: Ledger, epoch: int) -> dict[str, float]:
+def epoch_of(ledger: Ledger, epoch: int) -> dict[str, float]:
     """Publish one epoch without truss and audit; seconds of the stages before them, each and all."""
-    found = home_helpers.run_without(home, ledger, epoch, ("truss", "audit", "report"))
+    found = home_helpers.run_without(ledger, epoch, ("truss", "audit", "report"))
     found["all"] = sum(found[name] for name in STAGES)
     return found
 
@@ -65,12 +65,12 @@ def measure(folder: Path, size: int, epochs: int, peer: bool) -> None:
     rng = np.random.default_rng(3)
     a, b = by_rmat(size)
     put_rows(home, 0, a, b, ["upsert"] * a.size)
-    ledger, spark = Ledger(home.database), start_session()
-    load = epoch_of(home, ledger, 0)
+    ledger, spark = Ledger(home), start_session()
+    load = epoch_of(ledger, 0)
     runs: list[dict[str, float]] = []
     for epoch in range(1, epochs + 2):
         put_changes(home, epoch, rng, a, b, CHANGES)
-        runs.append(epoch_of(home, ledger, epoch))
+        runs.append(epoch_of(ledger, epoch))
     warehouse = Warehouse(spark, home)
     index = warehouse.read_table("edges", ledger.revisions.get())
     scans = [timed(lambda: scan(index))[0] for _ in range(REPEAT + 1)][1:]

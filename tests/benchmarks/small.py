@@ -56,11 +56,11 @@ def main() -> None:
             home_helpers.put(
                 home, epoch, [(rng.randrange(14), rng.randrange(14), None, "upsert", 0) for _ in range(10)]
             )
-            run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]))
+            run_id = runner.begin_run(ledger, planning.plan_epochs(ledger, [epoch]))
             assert run_id is not None
             for name in stages.NAMES:
                 before = now()
-                runner.execute_stage(home, ledger, run_id, name)
+                runner.execute_stage(ledger, run_id, name)
                 if epoch >= epochs // 2:
                     spent = zip(sums[name], now(), before, strict=True)
                     sums[name] = [total + later - earlier for total, later, earlier in spent]

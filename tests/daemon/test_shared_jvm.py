@@ -101,7 +101,7 @@ def await_line(process: subprocess.Popen[str], text: str) -> None:
 
 
 def newest(place: Place) -> int:
-    return Ledger(Home.open(place.path).database).revisions.get().revision
+    return Ledger(Home.open(place.path)).revisions.get().revision
 
 
 def test_a_run_is_interrupted_and_the_daemon_and_the_next_run_go_on(served: Place) -> None:

@@ -67,13 +67,13 @@ def titles(receiver: Receiver) -> list[str]:
     return found
 
 
-def assert_stopped_before_publish(run: Any, home: Home, ledger: Ledger, called: list[dict[str, Any]]) -> None:
+def assert_stopped_before_publish(run: Any, ledger: Ledger, called: list[dict[str, Any]]) -> None:
     """What a critical failure leaves: a report, and a call that says what to do."""
     assert run.state == "failed"
     done = states(run)
     assert (done["truss"], done["audit"]) == ("success", "failed")
     assert {done[name] for name in ("publish", "assets", "warnings")} == {"upstream_failed"}
-    assert done["report"] == "success" and (home.reports / "epoch=2004-04-15.html").is_file()
+    assert done["report"] == "success" and (ledger.home.reports / "epoch=2004-04-15.html").is_file()
     assert ledger.revisions.get().revision == 0
     assert [(call["dag"], call["task"]) for call in called] == [("altneu_epoch", "audit")]
     address = "/altneu/reports/epoch=2004-04-15.html"
@@ -96,7 +96,7 @@ def test_a_failing_epoch_is_told_once_and_its_end_too(
     with monkeypatch.context() as patch:
         fails(patch, CheckFailed("1 critical check(s) failed.", "altneu report 2004-04-15"), critical(first))
         run = load(home.path, ALTNEU_ON_FAILURE="pager:call")["altneu_epoch"].test(logical_date=DAY)
-        assert_stopped_before_publish(run, home, ledger, called)
+        assert_stopped_before_publish(run, ledger, called)
         (body,) = receiver.bodies
         assert body["title"] == "altneu: critical: edges are unique"
         assert "/altneu/reports/epoch=2004-04-15.html" in body["message"]
@@ -259,21 +259,21 @@ def missed(day: int = 2, kind: str = "scheduled", began: float = 0.0) -> dict[st
     return {"dag_run": run, "deadline": {"id": "d", "deadline_time": start + timedelta(hours=30)}}
 
 
-def incomplete(home: Home, ledger: Ledger) -> None:
-    (home.landing / "epoch=2004-04-17").mkdir()
+def incomplete(ledger: Ledger) -> None:
+    (ledger.home.landing / "epoch=2004-04-17").mkdir()
 
 
-def landed(home: Home, ledger: Ledger) -> None:
-    home_helpers.put(home, home.schedule.parse_epoch("2004-04-17"), up((7, 8)))
+def landed(ledger: Ledger) -> None:
+    home_helpers.put(ledger.home, ledger.home.schedule.parse_epoch("2004-04-17"), up((7, 8)))
 
 
-def published(home: Home, ledger: Ledger) -> None:
-    landed(home, ledger)
-    home_helpers.run(home, ledger, [home.schedule.parse_epoch("2004-04-17")])
+def published(ledger: Ledger) -> None:
+    landed(ledger)
+    home_helpers.run(ledger, [ledger.home.schedule.parse_epoch("2004-04-17")])
 
 
-def failed(home: Home, ledger: Ledger) -> None:
-    ledger.runs.create("run_1", 0, epochs=[home.schedule.parse_epoch("2004-04-17")], config={})
+def failed(ledger: Ledger) -> None:
+    ledger.runs.create("run_1", 0, epochs=[ledger.home.schedule.parse_epoch("2004-04-17")], config={})
     ledger.runs.finish("run_1", "failed", "no room")
 
 
@@ -297,7 +297,7 @@ def test_a_late_epoch(case: str, tiny: tuple[Home, Ledger, int], receiver: Recei
     home, ledger, _ = tiny
     before, how, says = LATE[case]
     if before:
-        before(home, ledger)
+        before(ledger)
     for _ in range(2):  # a scheduler that dies may ask twice
         asyncio.run(alerts.alert_late(missed(**how), str(home.path)))
     if says is None or case == "an incident says it":

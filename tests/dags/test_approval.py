@@ -44,14 +44,14 @@ def test_publish_does_not_publish_what_nobody_has_seen(ledger_only: LedgerOnly, 
     home, ledger, first = tiny
     asking(home)
     path = str(home.path)
-    planned = begun(home, ledger, first)
+    planned = begun(ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
         run_tasks.execute_stage_task(path, planned, stage)
     held, question = run_tasks.request_approval(path, planned, pages=False)
     assert question is not None and held == planned
     run_tasks.record_decision(path, held, approved=True, person="ada", because=None)
     by_command = Home(home.path, Home.open(home.path).config.model_copy(update={"publish": Publish()}))
-    runner.execute_run(by_command, ledger, planning.plan_epochs(by_command, ledger, [first + 1]))
+    runner.execute_run(Ledger(by_command), planning.plan_epochs(Ledger(by_command), [first + 1]))
     with pytest.raises(RunFailed, match=r"computed again as run .*, which is held") as refused:
         run_tasks.publish_run(path, held)
     assert ledger.revisions.get().revision == 1 and "clear the task approve" in str(refused.value.next)
@@ -72,7 +72,7 @@ def test_decided_by_a_command_meanwhile(ledger_only: LedgerOnly, tiny: Tiny, tmp
     asking(home)
     home_helpers.put(home, first, up((1, 2), (2, 3)))
     path = str(home.path)
-    planned = begun(home, ledger, first)
+    planned = begun(ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
         run_tasks.execute_stage_task(path, planned, stage)
     run_tasks.request_approval(path, planned, pages=False)
@@ -92,7 +92,7 @@ def test_nobody_decides_in_time(ledger_only: LedgerOnly, tiny: Tiny) -> None:
     home, ledger, first = tiny
     asking(home)
     path = str(home.path)
-    planned = begun(home, ledger, first)
+    planned = begun(ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
         run_tasks.execute_stage_task(path, planned, stage)
     held, _ = run_tasks.request_approval(path, planned, pages=False)
@@ -118,7 +118,7 @@ def test_only_who_may_approve_does_and_the_difference_is_kept(
     rule = '{ when = "rows > 0", by = ["ada"] }'
     (home.path / "altneu.toml").write_text(f'[epochs]\nevery = "1d"\n[publish]\napprove = {rule}\n')
     path = str(home.path)
-    planned = begun(home, ledger, first)
+    planned = begun(ledger, first)
     for stage in (each.name for each in runner.STAGES if each.before_publish):
         run_tasks.execute_stage_task(path, planned, stage)
     held, question = run_tasks.request_approval(path, planned, pages=False)

@@ -37,9 +37,9 @@ def up(*pairs: tuple[int, int]) -> list[tuple[int, int, None, str, int]]:
     return [(src, dst, None, "upsert", 0) for src, dst in pairs]
 
 
-def begun(home: Home, ledger: Ledger, epoch: int) -> PlannedRun:
+def begun(ledger: Ledger, epoch: int) -> PlannedRun:
     """A run of an epoch, begun whatever others are under way: by another Airflow, say."""
-    planned = run_tasks.begin_run(home, ledger, planning.plan_epochs(home, ledger, [epoch]), base.ignore_message)
+    planned = run_tasks.begin_run(ledger, planning.plan_epochs(ledger, [epoch]), base.ignore_message)
     assert planned is not None
     return planned
 
@@ -73,7 +73,7 @@ def test_a_real_day_is_published_once_its_poisoned_file_is_gone(
     assert run.state == "success"
     assert set(states(run).values()) == {"success"}
     assert ledger.revisions.get().frontier == first
-    assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1]
+    assert [row["triangles"] for row in views.select_totals(ledger, all_epochs=True)] == [1]
     audit = list_epoch_statuses(ledger, ledger.revisions.get()).status_of(first).audit
     assert audit and (audit.verdict, audit.revision) == ("equal", 1)
 
@@ -209,7 +209,7 @@ def test_what_lands_again_is_told_once_and_run_once(
     monkeypatch.setattr(relanded_trigger, "LOOKS_UNTIL_REPORTED_AGAIN", 10**6)
 
     home, ledger, first = tiny
-    home_helpers.run(home, ledger, [first])  # the second day is landed, not published: a new epoch is no correction
+    home_helpers.run(ledger, [first])  # the second day is landed, not published: a new epoch is no correction
 
     def told(between: Callable[[], None] = lambda: None) -> list[list[str]]:
         """What a fresh triggerer tells in twelve looks, of which the last nine come after `between`."""
@@ -267,7 +267,7 @@ def test_what_lands_again_is_told_once_and_run_once(
 def test_two_real_interleaved_runs_end_equal(spark: SparkSession, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, _ = tiny
     interleave(tiny)
-    assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1, 2]
+    assert [row["triangles"] for row in views.select_totals(ledger, all_epochs=True)] == [1, 2]
     assert maintenance.full_audit(str(home.path), 0, "")["epochs"] == 2
     assert maintenance.full_audit(str(home.path), 0, "", named=["2004-04-16"])["epochs"] == 1
     facts = maintenance.compact_home(str(home.path), 0)
@@ -290,7 +290,7 @@ def interleave(tiny: tuple[Home, Ledger, int]) -> None:
     """Both build on revision 0; whoever is second runs again on the first, in publish."""
     home, ledger, first = tiny
     path = str(home.path)
-    one, two = begun(home, ledger, first), begun(home, ledger, first + 1)
+    one, two = begun(ledger, first), begun(ledger, first + 1)
     run_tasks.execute_stage_task(path, two, "ingest")
     for name in BEFORE_PUBLISH:
         run_tasks.execute_stage_task(path, one, name)
@@ -322,10 +322,10 @@ def test_a_conflict_at_the_last_moment(
     """The other writer wins between our look at the ledger and our insert: the compare-and-swap finds it."""
     home, ledger, first = tiny
     path = str(home.path)
-    ours = begun(home, ledger, first)
+    ours = begun(ledger, first)
     for name in BEFORE_PUBLISH:
         run_tasks.execute_stage_task(path, ours, name)
-    home_helpers.run(home, ledger, [first + 1])
+    home_helpers.run(ledger, [first + 1])
     require = RunStore.require_newest_parent
     blind = [None]
     patched = lambda store, run_id: blind.pop() if blind else require(store, run_id)  # noqa: E731
@@ -338,8 +338,8 @@ def test_a_conflict_at_the_last_moment(
 def test_a_wider_pass_spares_the_rerun(ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
     path = str(home.path)
-    one = begun(home, ledger, first)
-    home_helpers.run(home, ledger, [first, first + 1])
+    one = begun(ledger, first)
+    home_helpers.run(ledger, [first, first + 1])
     done = run_tasks.publish_run(path, one)
     assert done["revision"] is None
     assert ledger.revisions.get().revision == 1
@@ -451,7 +451,7 @@ def test_an_epoch_whose_folder_has_gone_stays_published(
     ledger_only: LedgerOnly, tiny: tuple[Home, Ledger, int]
 ) -> None:
     home, ledger, first = tiny
-    home_helpers.run(home, ledger, [first])
+    home_helpers.run(ledger, [first])
     shutil.rmtree(home.landing / "epoch=2004-04-15")
     lines: list[str] = []
     assert dag_epochs.check_landing(str(home.path), first, patience=timedelta(), manual=False).state == "landed"

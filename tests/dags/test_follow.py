@@ -77,16 +77,16 @@ def test_the_copy_is_what_is_published(
 
     home_helpers.put(home, 1, up((1, 2), (2, 3), (1, 3)))
     home_helpers.put(home, 2, up((3, 4), (2, 4)))
-    home_helpers.run(home, ledger, [1, 2])
+    home_helpers.run(ledger, [1, 2])
     step(0, 1)
     home_helpers.put(home, 1, up((1, 2), (2, 3)))  # a correction of an older epoch
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     home_helpers.put(home, 3, up((1, 4)))
-    home_helpers.run(home, ledger, [3])
+    home_helpers.run(ledger, [3])
     step(1, 3)  # two publications at once
-    rollback.roll_back(home, ledger, 1)
+    rollback.roll_back(ledger, 1)
     step(3, 4)
-    rollback.roll_back(home, ledger, 0)
+    rollback.roll_back(ledger, 0)
     step(4, 5)
     assert copied(copy) == []
 

@@ -39,8 +39,8 @@ def page() -> ModuleType:
 
 def test_what_the_page_shows(ledger_only: LedgerOnly, page: ModuleType, tiny: tuple[Home, Ledger, int]) -> None:
     home, ledger, first = tiny
-    home_helpers.run(home, ledger, [first])
-    run = begun(home, ledger, first + 1)
+    home_helpers.run(ledger, [first])
+    run = begun(ledger, first + 1)
     ledger.runs.finish(run["run_id"], "failed", "audit: <b>wrong</b>")
     found = airflow_page.epoch_grid(str(home.path))
     assert [(row["label"], row["state"]) for row in found["epochs"]] == [
@@ -119,7 +119,7 @@ def test_motifs_have_pictures(tmp_path: Path) -> None:
     motif = {"name": "square <i>", "labels": ["2004-07-01", "2004-07-02"], "points": [3, 1_234]}
     empty = {name: [] for name in ("epochs", "sites", "held", "awaited", "absent")}
     inside = empty | {"says": "", "motifs": [motif], "open": None, "may_run": False, "prefix": "altneu", "root": "../"}
-    html = report.render_index(seed.home, seed.ledger, inside, "reports/")
+    html = report.render_index(seed.ledger, inside, "reports/")
     assert "Motif square &lt;i&gt;" in html and "<i>" not in html and "1,234" in html
 
 

@@ -126,8 +126,8 @@ def test_from_login_to_a_report_and_a_run(spark: SparkSession, tmp_path: Path, p
     epochs = [home.schedule.parse_epoch(day) for day in DAYS]
     for number, epoch in enumerate(epochs):
         home_helpers.put(home, epoch, up((1, 2), (2, 3), (1, 3 + number)))
-    home_helpers.run(home, ledger, epochs[:2])
-    write(home, Ledger(home.database), epochs[:2])
+    home_helpers.run(ledger, epochs[:2])
+    write(Ledger(home), epochs[:2])
     with Airflow(home, environment={"ALTNEU_START": DAYS[0], "ALTNEU_END": DAYS[1]}) as airflow:
         airflow.unpause("altneu_epoch")  # both days are published: runs that end at once
         airflow.until(

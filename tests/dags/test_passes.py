@@ -109,7 +109,7 @@ def test_a_catch_up_takes_along_what_the_schedule_will_make_runs_for(
     failed, and the last is not over, or is beyond the end of the schedule."""
     home, ledger, first = week
     start_of = home.schedule.start_of
-    home_helpers.run(home, ledger, [first])
+    home_helpers.run(ledger, [first])
     every = waiting(home, range(first, first + 3))
     catch_up = run_batching.CatchUp(start_of(first + 1), None, every)
     monkeypatch.setattr(clock, "read_clock", lambda: start_of(first + 5) + timedelta(hours=23))
@@ -132,7 +132,7 @@ def test_a_pass_has_a_maximum(ledger_only: LedgerOnly, week: Week, monkeypatch: 
 
 def test_only_what_is_missing_or_changed_is_taken_along(ledger_only: LedgerOnly, week: Week) -> None:
     home, ledger, first = week
-    home_helpers.run(home, ledger, [first + 1, first + 2])
+    home_helpers.run(ledger, [first + 1, first + 2])
     home_helpers.put(home, first + 2, up((7, 8)))
     planned, _ = plan(home, first, range(first, first + 4))
     assert planned is not None and epochs(ledger, planned) == [first, first + 2, first + 3]
@@ -203,7 +203,7 @@ def test_of_many_that_plan_at_once_one_begins(
     first = home.schedule.epoch_of(DAY)
     for day in range(8):
         home_helpers.put(home, first + day, up((1, 2 + day)))
-    base.open_home(str(home.path))
+    base.open_ledger(str(home.path))
     together = threading.Barrier(8, timeout=60)
 
     def work(day: int) -> str:
@@ -230,7 +230,7 @@ def test_who_plans_while_another_publishes_plans_again(
     def and_then(self: runs.RunStore) -> None:
         look(self)
         monkeypatch.setattr(runs.RunStore, "refuse_concurrent", look)
-        home_helpers.run(home, ledger, [first, first + 1])
+        home_helpers.run(ledger, [first, first + 1])
 
     monkeypatch.setattr(runs.RunStore, "refuse_concurrent", and_then)
     with pytest.raises(RunInProgress, match="revision 1 was published meanwhile") as refused:
@@ -291,7 +291,7 @@ def test_the_trigger_says_when_the_other_run_is_over(ledger_only: LedgerOnly, we
     from altneu.pipeline.scheduling.plan_operator import RunTrigger
 
     home, ledger, first = week
-    leader = begun(home, ledger, first)
+    leader = begun(ledger, first)
     name, kwargs = RunTrigger(str(home.path), leader["run_id"], 60.0, 0.01).serialize()
     assert name == "altneu.pipeline.scheduling.plan_operator.RunTrigger"
 
@@ -375,9 +375,9 @@ def test_what_a_person_has_rejected_is_not_asked_again_by_the_others(
         home_helpers.put(home, first + 1, up((7, 8)))
     if then == "another revision":
         by_command = Home(home.path, home.config.model_copy(update={"publish": Home.open(home.path).config.publish}))
-        row = home_helpers.hold(by_command, ledger, [first + 5])
-        approval.approve_run(by_command, ledger, row, None, None)
-        runner.publish_held_run(by_command, ledger, row.run_id)
+        row = home_helpers.hold(Ledger(by_command), [first + 5])
+        approval.approve_run(Ledger(by_command), row, None, None)
+        runner.publish_held_run(Ledger(by_command), row.run_id)
     again, said = plan(home, first + 1, every, again=then == "cleared")
     if then == "nothing":
         assert again is None and f"run {planned['run_id']}, which had epoch 2004-04-16, was rejected by ada" in said
@@ -441,7 +441,7 @@ def test_the_others_are_published_and_what_is_wrong_fails_by_itself(
     assert ledger.revisions.get().revision == (len(bad) < 4)  # one revision for all that is good
     from altneu.pipeline.landing.epoch_states import list_epoch_rows
 
-    states = {row["epoch"]: row["state"] for row in list_epoch_rows(home, ledger)[1]}
+    states = {row["epoch"]: row["state"] for row in list_epoch_rows(ledger)[1]}
     assert [states[first + day] for day in range(4)] == ["failed" if d in bad else "published" for d in range(4)]
 
 
@@ -487,7 +487,7 @@ def test_what_was_left_out_is_shown_as_failed_at_once(
     assert planned is not None
     done = publish(home, planned)
     assert (done["epochs"], done["labels"]) == ([first], ["2004-04-15"])
-    shown = {row["epoch"]: (row["state"], row["error"]) for row in list_epoch_rows(home, ledger)[1]}
+    shown = {row["epoch"]: (row["state"], row["error"]) for row in list_epoch_rows(ledger)[1]}
     assert shown[first][0] == "published"
     assert shown[first + 1] == ("failed", f"landing/{first + 1}: broken. Nothing was published.")
     # the process dies between two stages: the run goes on with what is left of it

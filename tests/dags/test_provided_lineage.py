@@ -94,9 +94,9 @@ def test_a_run_is_not_told_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("OPENLINEAGE_URL", "http://127.0.0.1:1")
     monkeypatch.setattr(openlineage, "_send_events", sent.extend)
     with openlineage.send_by_tasks(by_tasks):
-        openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
+        openlineage.emit_run(seed.ledger, publishes(seed))
     assert len(sent) == (0 if by_tasks else 1)
-    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.ledger, publishes(seed))
     assert len(sent) == (1 if by_tasks else 2), "what is run by a command is told here"
 
 

@@ -37,22 +37,23 @@ def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[i
     epochs = land_messages(home).epochs
     for epoch in epochs[days:]:
         shutil.rmtree(home.landing / f"epoch={home.schedule.format_label(epoch)}")
-    return home, Ledger(home.database), epochs[:days]
+    return home, Ledger(home), epochs[:days]
 
 
-def equal_to_one_pass(spark: SparkSession, home: Home, ledger: Ledger, folder: Path, epochs: list[int]) -> None:
+def equal_to_one_pass(spark: SparkSession, ledger: Ledger, folder: Path, epochs: list[int]) -> None:
     """The published totals and states equal those of one pass over the same landing, and the full recomputation."""
+    home = ledger.home
     once, once_ledger = home_helpers.make(folder)
     once = with_daily_epochs(once)
     shutil.copytree(home.landing, once.landing, dirs_exist_ok=True)
-    home_helpers.run(once, once_ledger, epochs)
+    home_helpers.run(once_ledger, epochs)
 
     def totals(of: Home, at: Ledger) -> list[dict[str, Any]]:
         return [
             {k: v for k, v in row.items() if k != "revision"} for row in views.select_totals(of, at, all_epochs=True)
         ]
 
-    assert totals(home, ledger) == totals(once, once_ledger)
+    assert totals(ledger) == totals(once, once_ledger)
     results = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
     assert len({result["epoch"] for result in results}) == len(epochs)
     assert [result["name"] for result in results if not result["passed"]] == []
@@ -95,7 +96,7 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
             return {run["state"] for run in airflow.healthy("altneu_epoch")} == {"success"}
 
         airflow.until(settled, PATIENCE, "all runs ended")
-        equal_to_one_pass(spark, home, ledger, tmp_path / "once", epochs)
+        equal_to_one_pass(spark, ledger, tmp_path / "once", epochs)
 
         # the landing of a published day changes, and its run is cleared: just the difference is published
         revision, changed = ledger.revisions.get().revision, epochs[len(epochs) // 3]
@@ -111,7 +112,7 @@ def test_a_month_is_caught_up_although_the_scheduler_dies(spark: SparkSession, t
         )
         assert ledger.revisions.get().revision == revision + 1
         assert list(ledger.runs.get(ledger.revisions.get().run_id).epochs) == [changed]
-        equal_to_one_pass(spark, home, ledger, tmp_path / "again", epochs)
+        equal_to_one_pass(spark, ledger, tmp_path / "again", epochs)
 
         # cleared once more, nothing has changed: a success that publishes nothing
         airflow.call(f"/api/v2/dags/altneu_epoch/dagRuns/{cleared}/clear", {"dry_run": False})
@@ -171,4 +172,4 @@ def test_two_months_backwards_with_eight_active_runs_on_postgresql(
         airflow.until(done, PATIENCE * len(epochs), "the backfill has ended")
         assert max(seen) <= 8 and sorted(ledger.outputs.published_batches()) == epochs
         assert ledger.revisions.get().revision <= 3
-    equal_to_one_pass(spark, home, ledger, tmp_path / "once", epochs)
+    equal_to_one_pass(spark, ledger, tmp_path / "once", epochs)

@@ -23,7 +23,7 @@ def test_what_lands_again_is_published_without_a_person(spark: SparkSession, tmp
     first = home.schedule.parse_epoch("2004-04-15")
     home_helpers.put(home, first, up((1, 2), (2, 3), (1, 3)))
     home_helpers.put(home, first + 1, up((3, 4), (2, 4)))
-    home_helpers.run(home, ledger, [first, first + 1])
+    home_helpers.run(ledger, [first, first + 1])
     home_helpers.put(home, first + 2, up((8, 9)))  # landed, never published: not what the watcher is for
     with Airflow(home, "--connect", environment={"ALTNEU_WATCH": "1"}) as airflow:
         airflow.until(lambda: airflow.call(f"/api/v2/dags/{DAG}"), 120, "the DAG")

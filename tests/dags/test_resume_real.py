@@ -46,7 +46,7 @@ def test_a_task_that_is_killed_goes_on_with_its_driver(tmp_path: Path) -> None:
         assert [name for name, number in tries.items() if number > 1] == ["ingest"], tries
         names = [name for name in cluster.applications() if name.startswith("altneu")]
         assert len(names) == len(set(names)) == 6, names
-        assert Ledger(home.database).revisions.get().frontier == home.schedule.parse_epoch("2004-04-16")
+        assert Ledger(home).revisions.get().frontier == home.schedule.parse_epoch("2004-04-16")
         assert list((home.path / "submitted").iterdir()) == []
 
 

@@ -179,5 +179,5 @@ def test_a_run_of_one_home_touches_no_other(
     assert (run.state, skipped(run)) == ("success", set())
     assert (of_calls.revisions.get().revision, ledger.revisions.get().revision) == (1, 0)
     assert (calls.reports / "epoch=2004-04-15.html").is_file() and not own.reports.exists()
-    assert Ledger(own.database).runs.list_all() == []
+    assert Ledger(own).runs.list_all() == []
     assert (page.home_of("calls"), "calls" in page.sites()) == (str(calls.path), True)  # as Airflow has stored the DAG

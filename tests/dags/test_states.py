@@ -93,14 +93,14 @@ def test_a_run_by_hand_for_a_date_before_the_history_has_tasks(
     assert sorted(ledger.outputs.published_batches()) == [first + 1]
 
 
-def overtaking(monkeypatch: pytest.MonkeyPatch, home: Home, ledger: Ledger, epochs: list[int]) -> None:
+def overtaking(monkeypatch: pytest.MonkeyPatch, ledger: Ledger, epochs: list[int]) -> None:
     """Another run publishes these epochs while ours is in its edges stage."""
     before = edges_stage.derive_edges
     once = iter([True])
 
     def edges(run: RunContext) -> dict[str, Any]:
         if next(once, False):
-            home_helpers.run(home, ledger, epochs)
+            home_helpers.run(ledger, epochs)
         return before(run)
 
     monkeypatch.setattr(edges_stage, "derive_edges", edges)
@@ -110,7 +110,7 @@ def test_a_run_that_publishes_nothing_updates_no_asset(
     ledger_only: LedgerOnly, airflow: None, load: Load, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, ledger, first = tiny
-    overtaking(monkeypatch, home, ledger, [first, first + 1])
+    overtaking(monkeypatch, ledger, [first, first + 1])
     run = load(home.path)["altneu_epoch"].test(logical_date=DAY)
     assert run.state == "success"
     assert skipped(run) == {"triangles", "truss", "queries", "audit", "assets", "epochs"}
@@ -122,7 +122,7 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
 ) -> None:
     """Both were planned; another run published the first meanwhile."""
     home, ledger, first = tiny
-    overtaking(monkeypatch, home, ledger, [first])
+    overtaking(monkeypatch, ledger, [first])
     run = load(home.path)["altneu_backfill"].test(logical_date=None)
     assert run.state == "success"
     assert skipped(run) == {"triangles", "truss", "queries", "audit", "next"}
@@ -135,7 +135,7 @@ def test_an_event_lists_the_epochs_that_its_run_has_published(
         "new",
         None,
     )
-    (point,) = views.select_totals(home, ledger)
+    (point,) = views.select_totals(ledger)
     assert change["after"] == {name: point[name] for name in MEASURES}
 
 
@@ -194,7 +194,7 @@ def test_only_what_may_go_away_by_itself_is_tried_again(
 
     home, ledger, first = tiny
     ingest = load(home.path)["altneu_epoch"].get_task("ingest").python_callable
-    planned = begun(home, ledger, first)
+    planned = begun(ledger, first)
 
     def stage(run: RunContext) -> dict[str, Any]:
         raise error
@@ -209,7 +209,7 @@ def test_a_database_that_is_away_is_tried_again() -> None:
     from altneu.pipeline.errors import Unavailable
 
     with pytest.raises(Unavailable, match="does not answer"):
-        Ledger("postgresql+psycopg://nobody@127.0.0.1:1/none")
+        home_helpers.open_database("postgresql+psycopg://nobody@127.0.0.1:1/none")
 
 
 def test_a_stage_that_takes_too_long_fails_as_a_timeout(
@@ -222,7 +222,7 @@ def test_a_stage_that_takes_too_long_fails_as_a_timeout(
     home, ledger, first = tiny
     dag = load(home.path)["altneu_epoch"]
     ingest, edges = (dag.get_task(name).python_callable for name in ("ingest", "edges"))
-    planned = begun(home, ledger, first)
+    planned = begun(ledger, first)
     ingest(planned)
 
     def stage(run: RunContext) -> dict[str, Any]:
@@ -247,7 +247,7 @@ def test_an_epoch_that_landed_again_is_told(ledger_only: LedgerOnly, airflow: No
 
     run, _ = look()
     assert run.state == "success"  # nothing is published: nothing has landed again
-    home_helpers.run(home, ledger, [first])
+    home_helpers.run(ledger, [first])
     run, _ = look()
     assert run.state == "success" and {"2004-04-15"} == set(of_epochs(run))  # it was published outside Airflow
     run, _ = look()
@@ -256,5 +256,5 @@ def test_an_epoch_that_landed_again_is_told(ledger_only: LedgerOnly, airflow: No
     run, told = look()
     assert run.state == "failed" and "1 published epoch(s) have landed again" in told[0]
     assert "2004-04-15." in told[0] and "altneu backfill 2004-04-15 2004-04-15" in told[0]
-    home_helpers.run(home, ledger, [first])
+    home_helpers.run(ledger, [first])
     assert look()[0].state == "success"

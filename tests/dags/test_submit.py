@@ -65,7 +65,7 @@ def test_a_submission_answers_with_what_it_did_or_its_error(
 ) -> None:
     home, ledger, first = day
     path = str(home.path)
-    planned = begun(home, ledger, first)
+    planned = begun(ledger, first)
     answer = tmp_path / "answer.json"
 
     def submit(task: str, run: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -76,7 +76,7 @@ def test_a_submission_answers_with_what_it_did_or_its_error(
     for task in SUBMITTED[:-1]:
         code, told = submit(task, planned)
         assert code == 0 and "superseded" not in told["done"]
-    home_helpers.run(home, ledger, [first])  # another publishes the same meanwhile
+    home_helpers.run(ledger, [first])  # another publishes the same meanwhile
     code, told = submit("audit", planned)
     assert code == 0 and "revision 1 was published since" in told["done"]["superseded"]
     code, told = submit("publish", planned)
@@ -225,6 +225,6 @@ def test_a_real_day(
     assert {ti.task_id: str(ti.state) for ti in run.get_task_instances()}.items() >= dict.fromkeys(
         SUBMITTED, "success"
     ).items()
-    assert [row["triangles"] for row in views.select_totals(home, ledger, all_epochs=True)] == [1]
+    assert [row["triangles"] for row in views.select_totals(ledger, all_epochs=True)] == [1]
     audit = list_epoch_statuses(ledger, ledger.revisions.get()).status_of(first).audit
     assert audit and (audit.verdict, audit.revision) == ("equal", 1)

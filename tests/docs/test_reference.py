@@ -62,12 +62,12 @@ def test_a_setting_that_decides_what_history_means_needs_what_a_run_asks_for(tmp
         file = tmp_path / name / "altneu.toml"
         file.write_text(RATED)
         home = Home.open(file.parent)
-        ledger = Ledger(home.database)
+        ledger = Ledger(home)
         ledger.runs.create("r", 0, epochs=[1], config=home.config.semantic_settings())
         ledger.publish_revision("r", 0, frontier=1, snapshots={}, digest=home.config.semantic_digest(), mark=None)
-        assert changed_meaning(home, ledger) == ([], "run")
+        assert changed_meaning(ledger) == ([], "run")
         file.write_text(toml if name == "values" else RATED + toml)
-        words, needs = changed_meaning(Home.open(file.parent), ledger)
+        words, needs = changed_meaning(Ledger(Home.open(file.parent)))
         assert needs == restating[name] and len(words) == 1 and name in words[0]
 
 

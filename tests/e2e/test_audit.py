@@ -39,7 +39,7 @@ def test_the_audit_by_a_third_party_and_its_shadow(spark: SparkSession, tmp_path
     for epoch in range(2):
         rows: list[Row] = [(rng.randrange(9), rng.randrange(9), None, "upsert", i) for i in range(25)]
         home_helpers.put(home, epoch, rows)
-    home_helpers.run(home, ledger, range(2))
+    home_helpers.run(ledger, range(2))
     warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     name = "triangle counts of vertices equal a third party's"
     checks = audit.audit_published(warehouse, row, [0, 1], lambda text: None, third_party=True)

@@ -22,6 +22,7 @@ from altneu.pipeline.run import planning, runner
 from altneu.pipeline.run.stages import audit as audit_stage
 from altneu.pipeline.run.stages import held_rows
 from altneu.pipeline.state import schema as books
+from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, seeds
 from tests.builders import draw_batch
@@ -71,13 +72,13 @@ def scene(
         home_helpers.put(home, epoch, draw_batch(rng, **batch))
     with pytest.MonkeyPatch.context() as patch:  # what is audited is the run after it
         patch.setattr(audit_stage, "audit_run", stage)
-        home_helpers.run(home, ledger, range(LAST))
+        home_helpers.run(ledger, range(LAST))
     for epoch in (LAST - 2, LAST):
         home_helpers.put(home, epoch, draw_batch(rng, **batch))
-    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST - 2, LAST]))
+    run_id = runner.begin_run(ledger, planning.plan_epochs(ledger, [LAST - 2, LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
-        runner.execute_stage(home, ledger, run_id, name)
+        runner.execute_stage(ledger, run_id, name)
     yield Scene(home, ledger, Warehouse(spark, home), run_id)
 
 
@@ -88,7 +89,7 @@ def audit(scene: Scene, engine: str) -> tuple[str, Any]:
     has_section = before if "[audit]" in before else before + "\n[audit]\n"
     path.write_text(has_section.replace("[audit]", f'[audit]\nengine = "{engine}"'))
     try:
-        facts: Any = runner.execute_stage(Home.open(scene.home.path), scene.ledger, scene.run_id, "audit")
+        facts: Any = runner.execute_stage(Ledger(Home.open(scene.home.path)), scene.run_id, "audit")
         ended = f"{facts.mode} {facts.epochs} {facts.proved} {facts.checks}"
     except CheckFailed as error:
         ended = f"{error.what} {error.next}"
@@ -224,10 +225,10 @@ def test_a_run_that_duckdb_may_understand_otherwise_is_audited_by_spark(
     home_helpers.put(home, 0, [(1, 2, 7, "upsert", 0)])
     read = []
     monkeypatch.setattr(held_rows, "DuckTables", lambda home: read.append(home))
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     assert ledger.revisions.get().revision == 1 and not read
     (home.path / "altneu.toml").write_text((home.path / "altneu.toml").read_text() + '[audit]\nengine = "duckdb"\n')
-    home = Home.open(home.path)
+    ledger = Ledger(Home.open(home.path))
     home_helpers.put(home, 1, [(1, 3, 7, "upsert", 0)])
     with pytest.raises(UsageError, match="only Spark can evaluate a condition with 'w / 2'"):
-        home_helpers.run(home, ledger, [1])
+        home_helpers.run(ledger, [1])

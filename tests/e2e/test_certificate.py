@@ -38,10 +38,10 @@ def publish_history(path: Path) -> tuple[Home, Ledger]:
     rng = random.Random(seeds.one(1))
     for epoch in range(1, 7):
         home_helpers.put(home, epoch, [*make_clique(*range(epoch, epoch + 4)), *draw_batch(rng, range(9), 8)])
-    home_helpers.run(home, ledger, [1, 2, 3, 4])
-    home_helpers.run(home, ledger, [5, 6])
+    home_helpers.run(ledger, [1, 2, 3, 4])
+    home_helpers.run(ledger, [5, 6])
     home_helpers.put(home, 2, draw_batch(rng, range(9), 12))
-    home_helpers.run(home, ledger, [2])
+    home_helpers.run(ledger, [2])
     home_helpers.put(home, 6, make_clique(1, 2))
     return home, ledger
 
@@ -207,7 +207,7 @@ def test_a_forgery_that_is_right_in_itself_has_other_fingerprints(
     with run_without_spark():
         home, ledger = publish_history(tmp_path / "home")
         home_helpers.put(home, 6, make_clique(100, 101))
-        home_helpers.run(home, ledger, [6])
+        home_helpers.run(ledger, [6])
         assert typed("certify", "--output", tmp_path / "forged").code == 0
     honest = json.loads((certified[1] / "certificate.json").read_text())
     change_manifest(tmp_path / "forged", lambda manifest: manifest.update(fingerprints=honest["fingerprints"]))
@@ -218,7 +218,7 @@ def test_one_epoch_and_a_home_with_names(ledger_only: object, typed: Altneu, tmp
     home, ledger = home_helpers.make(tmp_path / "home", '[vertices]\nids = "string"\n')
     home_helpers.put(home, 1, make_clique("ada", "bob", "cy", "dee"))
     home_helpers.put(home, 2, make_clique("dee", "eve", "fay"))
-    home_helpers.run(home, ledger, [1, 2])
+    home_helpers.run(ledger, [1, 2])
     assert typed("certify", "--as-of", "2", "--output", tmp_path / "two").code == 0
     names = {row["id"]: row["name"] for row in pq.read_table(tmp_path / "two" / "names.parquet").to_pylist()}
     edges = pq.read_table(tmp_path / "two" / "edges.parquet").to_pylist()
@@ -234,7 +234,7 @@ def test_a_published_trussness_that_is_wrong_has_no_certificate(
 ) -> None:
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 1, make_clique(1, 2, 3, 4))
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     right = certify_history
 
     def wrong(*arguments: Any) -> CertificateSpans:

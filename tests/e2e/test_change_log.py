@@ -43,9 +43,9 @@ Step = tuple[str, str, str | None, int]
 def told_errors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what goes wrong fail the test, which is only told in a run."""
 
-    def follow(home: Home, ledger: Ledger, spark: Any, say: Any) -> None:
-        if home.config.publish.logs_changes:
-            change_log.follow_publications(home, ledger, spark)
+    def follow(ledger: Ledger, spark: Any, say: Any) -> None:
+        if ledger.home.config.publish.logs_changes:
+            change_log.follow_publications(ledger, spark)
 
     monkeypatch.setattr(change_log, "try_to_follow", follow)
 
@@ -91,7 +91,7 @@ def run_recipe(home: Home, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, An
     """Run what docs/engines.md says, and return the rows."""
     section = (REPO / "docs" / "engines.md").read_text().split("\n## Changes\n")[1].split("\n## ")[0]
     (recipe,) = re.findall(r"^```python\n(.*?)^```$", section, re.M | re.S)
-    said = json.dumps(external_access.external_access(home, Ledger(home.database)).to_dict())
+    said = json.dumps(external_access.external_access(Ledger(home)).to_dict())
     given: dict[str, Any] = {}
     with monkeypatch.context() as patch:
         patch.setattr(subprocess, "check_output", lambda command: said)
@@ -138,7 +138,7 @@ def assert_has_what_is_published(consumer: Consumer, ledger: Ledger, epochs: Ite
         assert consumer.values("degree", epoch) == {name: row["degree"] for name, row in vertices.items()}
         triangles = {name: row["triangles"] for name, row in vertices.items() if row["triangles"]}
         assert consumer.values("triangles", epoch) == triangles
-        (total,) = views.select_totals(home, ledger, as_of=epoch)
+        (total,) = views.select_totals(ledger, as_of=epoch)
         shown = consumer.values("total", epoch)
         assert {name: shown.get(name, 0) for name in ("vertices", "edges", "triangles", "wedges")} == {
             name: total[name] for name in ("vertices", "edges", "triangles", "wedges")
@@ -165,13 +165,13 @@ def test_a_consumer_follows_random_publications(
         action = rng.random()
         newest = ledger.revisions.get().revision
         if action < 0.2 and newest > 1:
-            rollback.roll_back(home, ledger, rng.choice([r for r in ledger.revisions.list_readable() if r < newest]))
+            rollback.roll_back(ledger, rng.choice([r for r in ledger.revisions.list_readable() if r < newest]))
         elif action < 0.3 and newest:
-            compact(home, ledger, None, grace=0)  # type: ignore[arg-type]
+            compact(ledger, None, grace=0)  # type: ignore[arg-type]
         else:
             epoch = rng.randrange(1, 6)
             home_helpers.put(home, epoch, draw_batch(rng, names, rng.randrange(1, 9)))
-            home_helpers.run(home, ledger, [epoch])
+            home_helpers.run(ledger, [epoch])
         if rng.random() < 0.7 and ledger.revisions.get().revision:
             consumer.follow()
             assert_has_what_is_published(consumer, ledger, range(1, 6))
@@ -185,10 +185,10 @@ def test_what_a_killed_process_leaves_out_follows_and_a_late_start_has_the_whole
 ) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", "[edges]\nlive_for = 3\n")
     home_helpers.put(home, 1, make_clique(1, 2, 3))
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     home, ledger = home_helpers.make(home.path, TOML)  # switched on
     home_helpers.put(home, 2, make_clique(1, 2, 3, 4))
-    home_helpers.run(home, ledger, [2])
+    home_helpers.run(ledger, [2])
     consumer = Consumer(home)
     consumer.follow()
     assert set(consumer.revisions) == {2}
@@ -200,15 +200,15 @@ def test_what_a_killed_process_leaves_out_follows_and_a_late_start_has_the_whole
     with monkeypatch.context() as patch:
         patch.setattr(change_log, "open_change_log", die)
         home_helpers.put(home, 1, make_clique(2, 3))
-        home_helpers.run(home, ledger, [1])  # is published nevertheless
+        home_helpers.run(ledger, [1])  # is published nevertheless
     assert ledger.revisions.get().revision == 3
     home_helpers.put(home, 3, make_clique(5, 6))
-    home_helpers.run(home, ledger, [3])
+    home_helpers.run(ledger, [3])
     consumer.follow()
     assert set(consumer.revisions) == {2, 3, 4}
     assert_has_what_is_published(consumer, ledger, (1, 2, 3))
     appended = len(change_log.open_change_log(home).snapshots())
-    change_log.follow_publications(home, ledger, lambda: pytest.fail("needs no Spark"))
+    change_log.follow_publications(ledger, lambda: pytest.fail("needs no Spark"))
     assert len(change_log.open_change_log(home).snapshots()) == appended == 3  # each revision once
 
 
@@ -217,14 +217,14 @@ def test_after_revisions_have_expired_the_table_itself_says_what_it_has(
 ) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", TOML)
     home_helpers.put(home, 1, make_clique(1, 2, 3))
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     with monkeypatch.context() as patch:
         patch.setattr(change_log, "try_to_follow", lambda *_: None)
         for size in (5, 6, 3):
             home_helpers.put(home, 1, make_clique(*range(1, size)))
-            home_helpers.run(home, ledger, [1])
+            home_helpers.run(ledger, [1])
     ledger.revisions.repin("x", {}, [], None, [1, 2])  # as a compaction drops them
-    change_log.follow_publications(home, ledger, lambda: pytest.fail("needs no Spark"))
+    change_log.follow_publications(ledger, lambda: pytest.fail("needs no Spark"))
     consumer = Consumer(home)
     consumer.follow()
     assert set(consumer.revisions) == {1, 3, 4} == {row["revision"] for row in run_recipe(home, monkeypatch)}
@@ -237,12 +237,12 @@ def test_a_home_with_real_tables(numbers: History, tmp_path: Path, altneu: Altne
     home, _ = numbers.copy(tmp_path / "home")
     home, ledger = home_helpers.make(home.path, TOML)
     home_helpers.put(home, 2, make_clique(4, 5, 6, 7))
-    home_helpers.run(home, ledger, [2])
+    home_helpers.run(ledger, [2])
     consumer = Consumer(home)
     consumer.follow()
     assert_has_what_is_published(consumer, ledger, (1, 2, 3))
-    compact(home, ledger, spark, grace=0)
-    rollback.roll_back(home, ledger, 2)
+    compact(ledger, spark, grace=0)
+    rollback.roll_back(ledger, 2)
     consumer.follow()
     assert_has_what_is_published(consumer, ledger, (1, 2, 3))
     name = f"{home_identity.require_identity(home).catalog}.graph.changes"
@@ -255,11 +255,11 @@ def test_a_home_with_real_tables(numbers: History, tmp_path: Path, altneu: Altne
     table = change_log.open_change_log(moved)
     assert table.scan().to_arrow().num_rows == rows.num_rows
     table.append(rows.slice(0, 1), snapshot_properties={change_log.REVISION: str(ledger.revisions.get().revision)})
-    (check,) = change_log.check_change_log(moved, Ledger(moved.database), lambda: Warehouse(spark, moved))
+    (check,) = change_log.check_change_log(Ledger(moved), lambda: Warehouse(spark, moved))
     assert check["passed"]  # a row twice adds up to the same
     lost = rows.slice(0, 1).to_pylist()[0] | {"after": 7, "revision": 99}
     table.append(
         pa.Table.from_pylist([lost], schema=change_log.SCHEMA), snapshot_properties={change_log.REVISION: "99"}
     )
-    (check,) = change_log.check_change_log(moved, Ledger(moved.database), lambda: Warehouse(spark, moved))
+    (check,) = change_log.check_change_log(Ledger(moved), lambda: Warehouse(spark, moved))
     assert not check["passed"] and len(check["rows"]) == 1

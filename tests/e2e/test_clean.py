@@ -43,14 +43,14 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
         home = home.declare_settings(values={"rating": "long"})
         options = landing.LandOptions(tuple(RATED), time_column="ts", header=True)
         epochs = landing.land(home, [find_graph(FILES[name])], options).epochs
-    home, ledger = Home.open(home.path), Ledger(home.database)
-    assert home_helpers.run(home, ledger, epochs) is not None
+    home, ledger = Home.open(home.path), Ledger(home)
+    assert home_helpers.run(ledger, epochs) is not None
     checks = ledger.checks.select()
     assert {check.epoch for check in checks if check.suite == "incremental_versus_full"} == set(epochs)
     strange = [(check.name, check.epoch, check.observed) for check in checks if not check.passed]
     assert {name for name, *_ in strange} <= {ROWS} and len(strange) <= 1, strange
 
-    points = {point["epoch"]: point for point in views.select_totals(home, ledger, all_epochs=True)}
+    points = {point["epoch"]: point for point in views.select_totals(ledger, all_epochs=True)}
     history: list[dict[str, Any]] = []
     alarms = []
     for epoch, batch in sorted(ledger.outputs.published_batches().items()):

@@ -81,7 +81,7 @@ def finished(home: Home, *arguments: str) -> str:
 
 def published(home: Home) -> dict[str, str]:
     """The fingerprints of all tables but those whose rows name revisions or files."""
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     row = ledger.revisions.get()
     return {table: str(mark) for table, mark in ledger.outputs.fingerprints_of(row.revision).items()}
 
@@ -399,7 +399,7 @@ def _wait_for(home: Home, stage: str, process: subprocess.Popen[str]) -> None:
 def _at_work(home: Home, stage: str) -> bool:
     """Has a run of the home that is at work come to this stage?"""
     try:
-        ledger = Ledger(home.database)
+        ledger = Ledger(home)
         running = [run.run_id for run in ledger.runs.list_all() if run.state is RunState.RUNNING]
         return any(each.stage == stage for run_id in running for each in ledger.stages.select(run_id))
     except Exception:  # the database is not there yet

@@ -45,9 +45,9 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
         epochs = landing.land(
             home, [find_graph(file)], landing.LandOptions(tuple(columns), time_column="ts", **form)
         ).epochs
-        made.append((home, Ledger(home.database)))
+        made.append((home, Ledger(home)))
     (ordered, ordered_ledger), (home, ledger) = made
-    home_helpers.run(ordered, ordered_ledger, epochs)
+    home_helpers.run(ordered_ledger, epochs)
 
     def folder_of(epoch: int) -> Path:
         return home.landing / f"epoch={home.schedule.format_label(epoch)}"
@@ -63,9 +63,9 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
     while waiting:
         n = rng.randrange(1, 9)
         group, waiting = waiting[:n], waiting[n:]
-        home_helpers.run(home, ledger, group)
+        home_helpers.run(ledger, group)
         if rng.random() < 0.3:
-            assert home_helpers.run(home, ledger, group) is None  # again: nothing
+            assert home_helpers.run(ledger, group) is None  # again: nothing
     for epoch in wrong:
         folder = folder_of(epoch)
         shutil.rmtree(folder)
@@ -75,9 +75,9 @@ def test_as_it_comes_equals_in_order(spark: SparkSession, tmp_path: Path, name: 
             head, *rows = file_.read_text().splitlines()
             (folder / "again.csv").write_text("\n".join([head, *rows[:5]]) + "\n")
     corrections = rng.sample(sorted(wrong), len(wrong))
-    home_helpers.run(home, ledger, corrections[: len(corrections) // 2])
-    home_helpers.run(home, ledger, corrections[len(corrections) // 2 :])
-    assert totals(home, ledger) == totals(ordered, ordered_ledger), seed
+    home_helpers.run(ledger, corrections[: len(corrections) // 2])
+    home_helpers.run(ledger, corrections[len(corrections) // 2 :])
+    assert totals(ledger) == totals(ordered, ordered_ledger), seed
     looked = rng.sample(epochs, 4)
     assert state(spark, home, ledger, looked) == state(spark, ordered, ordered_ledger, looked), seed
-    assert len(views.select_totals(home, ledger, all_epochs=True)) >= len(epochs)
+    assert len(views.select_totals(ledger, all_epochs=True)) >= len(epochs)

@@ -128,7 +128,7 @@ def test_the_same_state_and_metadata_through_connect(spark: SparkSession, tmp_pa
     home_helpers.put(home, 1, draw_batch(rng, **BATCH))
     done("run", "1")
     home_helpers.put(home, 4, draw_batch(rng, **BATCH))
-    home_helpers.run(home, ledger, [4])  # one revision through the JVM in this process, on top of those
+    home_helpers.run(ledger, [4])  # one revision through the JVM in this process, on top of those
     assert ledger.revisions.get().revision == 3
     assert "all equal" in done("audit")
     third = altneu(home.path, "audit", "0", "--third-party", server=shared)
@@ -152,7 +152,7 @@ def test_metadata_files_say_what_iceberg_says(
     home, ledger = home_helpers.make(tmp_path / "home", '[values]\nrating = "double"\n')
     for epoch in range(2):
         home_helpers.put(home, epoch, [(1, 2 + epoch, 0.5, "upsert", 0), (2, 3, 1.0, "upsert", 0)])
-        home_helpers.run(home, ledger, [epoch])
+        home_helpers.run(ledger, [epoch])
     warehouse = Warehouse(spark, home)
     warehouse.load_metadata("edges").commit_steps(
         [("createBranch", "aside", ledger.revisions.get(1).snapshots["edges"])]
@@ -193,8 +193,8 @@ from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.session import IDLE_MS, session_for
 from altneu.pipeline.storage.warehouse import Warehouse
 home = Home.open(Path(sys.argv[1]))
-ledger = Ledger(home.database)
-warehouse = Warehouse(session_for(home, ledger), home)
+ledger = Ledger(home)
+warehouse = Warehouse(session_for(ledger), home)
 counts = []
 for turn in range(2):
     counts.append(warehouse.read_table("edges", ledger.revisions.get()).count())
@@ -377,15 +377,15 @@ from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.session import session_for
 from altneu.pipeline.storage.warehouse import Warehouse
 home = Home.open(Path(sys.argv[1]))
-ledger = Ledger(home.database)
-edges = Warehouse(session_for(home, ledger), home).read_table("edges", ledger.revisions.get())
+ledger = Ledger(home)
+edges = Warehouse(session_for(ledger), home).read_table("edges", ledger.revisions.get())
 print(edges.count(), flush=True)
 input()
 try:
     edges.count()
 except Unavailable as error:
     print(error.what)
-print(Warehouse(session_for(home, ledger), home).read_table("edges", ledger.revisions.get()).count())
+print(Warehouse(session_for(ledger), home).read_table("edges", ledger.revisions.get()).count())
 """
 
 

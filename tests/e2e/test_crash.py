@@ -72,17 +72,15 @@ def kill(process: subprocess.Popen[str], whom: str) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def state(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
+def state(spark: SparkSession, ledger: Ledger, epochs: list[int]) -> Counter[Any]:
     """Everything that a reader can see at some epochs of the newest revision."""
-    row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
+    row, warehouse = ledger.revisions.get(), Warehouse(spark, ledger.home)
     rows = maintained.select_maintained(lambda table: warehouse.read_table(table, row), epochs).collect()
     return Counter((r.epoch, r.what, r.a, r.b, r.value) for r in rows)
 
 
-def totals(home: Home, ledger: Ledger) -> list[dict[str, Any]]:
-    return [
-        {k: v for k, v in row.items() if k != "revision"} for row in views.select_totals(home, ledger, all_epochs=True)
-    ]
+def totals(ledger: Ledger) -> list[dict[str, Any]]:
+    return [{k: v for k, v in row.items() if k != "revision"} for row in views.select_totals(ledger, all_epochs=True)]
 
 
 def crash(spark: SparkSession, folder: Path, kills: int) -> None:
@@ -97,9 +95,9 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
         rows = draw_batch(rng, **BATCH)
         for each in (calm, home):
             home_helpers.put(each, epoch, rows)
-        before = (totals(calm, calm_ledger), state(spark, calm, calm_ledger, [step]) if step else Counter())
-        home_helpers.run(calm, calm_ledger, [epoch])
-        after = (totals(calm, calm_ledger), state(spark, calm, calm_ledger, [step]))
+        before = (totals(calm_ledger), state(spark, calm_ledger, [step]) if step else Counter())
+        home_helpers.run(calm_ledger, [epoch])
+        after = (totals(calm_ledger), state(spark, calm_ledger, [step]))
         step += 1
         for attempt in range(PATIENCE + 2):
             process, began = start(home, epoch), time.time()
@@ -128,15 +126,15 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
             # the reader's look: the revision before or the one after, whole
             newest = ledger.revisions.get().revision
             assert newest in (step - 1, step), seed
-            seen = (totals(home, ledger), state(spark, home, ledger, [step - 1]) if newest else Counter())
+            seen = (totals(ledger), state(spark, ledger, [step - 1]) if newest else Counter())
             assert seen == (after if newest == step else before), (seed, step, whom, moments)
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL) if rng.random() < 0.5 else None
         assert ledger.revisions.get().revision == step, seed
     print(f"seed {seed}: {done} kills in {step} epochs, at {dict(moments)}")
     epochs = list(range((ledger.revisions.get().frontier or 0) + 1))
-    assert totals(home, ledger) == totals(calm, calm_ledger)
-    assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
+    assert totals(ledger) == totals(calm_ledger)
+    assert state(spark, ledger, epochs) == state(spark, calm_ledger, epochs), seed
     results = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
     assert [result["name"] for result in results if not result["passed"]] == []
     open_ = [
@@ -145,12 +143,12 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
         if row.state == "running" or (row.state == "published" and not row.discarded)
     ]
     time.sleep(61 if open_ else 0)  # until the killed count as dead
-    compact(home, ledger, spark, grace=0)
+    compact(ledger, spark, grace=0)
     warehouse = Warehouse(spark, home)
     assert {
         name for table in TABLES for name in home_helpers.branches(warehouse.load_metadata(table).ref_snapshots())
     } == {"main"}
-    assert state(spark, home, ledger, epochs) == state(spark, calm, calm_ledger, epochs), seed
+    assert state(spark, ledger, epochs) == state(spark, calm_ledger, epochs), seed
 
 
 @pytest.mark.slow
@@ -166,10 +164,10 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     home, ledger = home_helpers.make(tmp_path / "home", TOML)
     for epoch in range(3):
         home_helpers.put(home, epoch, draw_batch(random.Random(epoch), **BATCH))
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     with monkeypatch.context() as patch:
         patch.setattr(Warehouse, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
-        assert home_helpers.run(home, ledger, [1]) == ledger.revisions.get()
+        assert home_helpers.run(ledger, [1]) == ledger.revisions.get()
     assert (
         ledger.revisions.get().revision,
         ledger.runs.list_all()[-1].state,
@@ -187,7 +185,7 @@ def test_what_dies_after_the_ledger_row_is_published_and_tidied_later(
     assert names == {"main", f"run_{ledger.runs.list_all()[-1].run_id}"}
     assert ledger.runs.list_dead() == []  # it beat a moment ago: it may be at it still
     monkeypatch.setattr(altneu.pipeline.state.process_identity, "SILENCE", 0)
-    home_helpers.run(home, ledger, [2])
+    home_helpers.run(ledger, [2])
     warehouse = Warehouse(spark, home)
     assert {
         name for table in TABLES for name in home_helpers.branches(warehouse.load_metadata(table).ref_snapshots())
@@ -210,21 +208,21 @@ from altneu.pipeline.state.ledger import Ledger
 audit.audit_run = lambda run: AuditFacts(checks=0, failed=0, critical=0)  # the test audits in the end
 path, me, races = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 home = Home.open(path)
-ledger = Ledger(home.database)
+ledger = Ledger(home)
 for race in range(races):
     (path / f"ready-{race}-{me}").touch()
     for _ in range(30_000):  # the other may have failed
         if (path / f"ready-{race}-{1 - me}").exists():
             break
         time.sleep(0.01)
-    plan = planning.plan_epochs(home, ledger, [2 * race + me])
+    plan = planning.plan_epochs(ledger, [2 * race + me])
     try:
-        runner.execute_run(home, ledger, plan)
+        runner.execute_run(ledger, plan)
         print("won", race, flush=True)
     except RevisionConflict as conflict:
         assert "Nothing" in conflict.what and conflict.next
         print("lost", race, flush=True)
-        runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [2 * race + me]))
+        runner.execute_run(ledger, planning.plan_epochs(ledger, [2 * race + me]))
 """
 
 

@@ -30,13 +30,14 @@ def land(home: Home, path: Path, epoch: int, text: str, **options: object) -> No
     landing.land(home, [path / "rows.csv"], landing.LandOptions(epoch=epoch, far=True, **options))  # type: ignore[arg-type]
 
 
-def reopen(home: Home, text: str) -> Home:
+def reopen(home: Home, text: str) -> tuple[Home, Ledger]:
     (home.path / "altneu.toml").write_text(text)
-    return Home.open(home.path)
+    home = Home.open(home.path)
+    return home, Ledger(home)
 
 
-def assert_audited(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> None:
-    checks = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
+def assert_audited(spark: SparkSession, ledger: Ledger, epochs: list[int]) -> None:
+    checks = audit.audit_published(Warehouse(spark, ledger.home), ledger.revisions.get(), epochs, lambda text: None)
     assert all(check["passed"] for check in checks), [check for check in checks if not check["passed"]]
 
 
@@ -46,27 +47,27 @@ def test_a_relation_comes_changes_and_goes(spark: SparkSession, tmp_path: Path) 
     home, ledger = home_helpers.make(tmp_path / "home", HOME)
     for epoch, edges in enumerate(["src,dst\nann,bob\nbob,cid\n", "src,dst\ncid,ann\n", "src,dst\ndan,ann\n"]):
         land(home, tmp_path / "in", epoch, edges)
-    run_all(home, ledger)
-    home = reopen(home, HOME + "[relations]\n" + PEOPLE % "")
+    run_all(ledger)
+    home, ledger = reopen(home, HOME + "[relations]\n" + PEOPLE % "")
     land(home, tmp_path / "in", 0, "id,country,op\nann,DE,\nbob,FR,\ncid,,\neve,FR,\nbob,,maybe\n", relation="people")
     land(home, tmp_path / "in", 1, "id,country\nann,FR\n", relation="people")
     declare(home, countries=COUNTRIES)
-    first = run_all(home, ledger)
+    first = run_all(ledger)
     assert ways(ledger, first) == {"people": "anew", "countries": "anew"}
     graph = Graph(home.path)
     assert set(rows_of(graph, "people")) == {("ann", "FR"), ("bob", "FR"), ("cid", None), ("eve", "FR")}
     assert rows_of(graph, "countries") == {("FR", "FR", 1): 1, ("FR", None, 1): 1, (None, "FR", 1): 1}
     assert rows_of(graph, "countries", as_of=0) == {("DE", "FR", 1): 1, ("FR", None, 1): 1}
-    assert_audited(spark, home, ledger, [0, 1, 2])
-    assert planning.plan_run(home, ledger, lambda epoch: True).is_idle
+    assert_audited(spark, ledger, [0, 1, 2])
+    assert planning.plan_run(ledger, lambda epoch: True).is_idle
 
-    home = reopen(home, HOME + "[relations]\n" + PEOPLE % ', age = "long"')
-    plan = planning.plan_run(home, ledger, lambda epoch: True)
+    home, ledger = reopen(home, HOME + "[relations]\n" + PEOPLE % ', age = "long"')
+    plan = planning.plan_run(ledger, lambda epoch: True)
     assert plan.run == (0, 1) and dict(plan.queries.anew) == {
         "people": "its columns have changed",
         "countries": "it reads people",
     }
-    run_all(home, ledger)
+    run_all(ledger)
     assert set(rows_of(Graph(home.path), "people", as_of=0)) == {
         ("ann", "DE", None),
         ("bob", "FR", None),
@@ -74,13 +75,13 @@ def test_a_relation_comes_changes_and_goes(spark: SparkSession, tmp_path: Path) 
         ("eve", "FR", None),
     }
     land(home, tmp_path / "in", 0, "", relation="people", empty=True)
-    third = run_all(home, ledger)
+    third = run_all(ledger)
     assert ways(ledger, third) == {"people": "delta", "countries": "delta"}
     assert set(rows_of(Graph(home.path), "people")) == {("ann", "FR", None)}
-    rollback.roll_back(home, ledger, third.revision - 1)
-    compact.compact(home, ledger, spark, grace=0)
+    rollback.roll_back(ledger, third.revision - 1)
+    compact.compact(ledger, spark, grace=0)
     assert len(rows_of(Graph(home.path), "people")) == 4
-    assert_audited(spark, home, ledger, [1, 2])
+    assert_audited(spark, ledger, [1, 2])
     newest = ledger.revisions.get()
     recorded = ledger.outputs.fingerprints_of(newest.revision)
     assert not fingerprint_check.compare_fingerprints(Warehouse(spark, home), newest, recorded).differences
@@ -88,6 +89,6 @@ def test_a_relation_comes_changes_and_goes(spark: SparkSession, tmp_path: Path) 
     declare(home)
     for epoch in (0, 1):
         land(home, tmp_path / "in", epoch, "", relation="people", empty=True)
-    home = reopen(home, HOME)
-    last = run_all(home, ledger)
+    home, ledger = reopen(home, HOME)
+    last = run_all(ledger)
     assert not any(table.startswith(("relation_", "query_")) for table in last.snapshots)

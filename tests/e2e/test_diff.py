@@ -92,7 +92,7 @@ def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> No
     named = [(f"v{9 - a}", f"v{9 - b}", None, "upsert", 0) for a, b, *_ in K4]
     home_helpers.put(home, 0, named)
     home_helpers.put(there, 0, [*reversed(named), ("v9", "w", None, "upsert", 0)])
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     home_helpers.run(there, theirs, [0])
     said = altneu("diff", "--other", str(there.path), "--format", "json")
     assert said.code == 0, said
@@ -103,6 +103,6 @@ def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> No
         "w": (0, 1),
     }
     home_helpers.put(home, 1, [("v9", "x", None, "upsert", 0) for _ in MORE])
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     rows = json.loads(altneu("diff", "1", "2", "--rows", "edges", "--format", "json").out)
     assert [(row["src"], row["dst"], row["first"]) for row in rows] == [("v9", "x", 1)]

@@ -74,8 +74,8 @@ def clique(*vertices: int | str, w: int = 1, also: str = "on") -> str:
 HEAD = "src,dst,w,my col,x,ok,op\n"
 
 
-def told(home: Home, ledger: Ledger, spark: SparkSession, engine: Engine, question: Question) -> Any:
-    graph = Graph.for_home(home, ledger, lambda: spark, engine)
+def told(ledger: Ledger, spark: SparkSession, engine: Engine, question: Question) -> Any:
+    graph = Graph.for_ledger(ledger, lambda: spark, engine)
     try:
         answer = graph.ask(question)
         table = answer.to_arrow()
@@ -85,17 +85,17 @@ def told(home: Home, ledger: Ledger, spark: SparkSession, engine: Engine, questi
     return answer.columns, answer.notes, [str(field.type) for field in table.schema], table.to_pylist()
 
 
-def explained(home: Home, ledger: Ledger, spark: SparkSession, engine: Engine, *asked: Any, **at: Any) -> Any:
+def explained(ledger: Ledger, spark: SparkSession, engine: Engine, *asked: Any, **at: Any) -> Any:
     try:
-        return Graph.for_home(home, ledger, lambda: spark, engine).explain(*asked, **at)
+        return Graph.for_ledger(ledger, lambda: spark, engine).explain(*asked, **at)
     except AltneuError as error:
         return type(error), error.what, error.next
 
 
-def compare(home: Home, ledger: Ledger, spark: SparkSession, questions: Iterator[Question]) -> list[Any]:
+def compare(ledger: Ledger, spark: SparkSession, questions: Iterator[Question]) -> list[Any]:
     found = []
     for question in questions:
-        mine, sparks = (told(home, ledger, spark, engine, question) for engine in (Engine.duckdb, Engine.spark))
+        mine, sparks = (told(ledger, spark, engine, question) for engine in (Engine.duckdb, Engine.spark))
         assert mine == sparks, question
         found.append(mine)
     return found
@@ -159,21 +159,21 @@ def sample_questions(rng: random.Random, every: list[Question]) -> list[Question
 @pytest.mark.dear("every view by two engines, maybe first in its process")
 def test_every_view_and_every_option_after_a_correction_and_a_rollback(spark: SparkSession, tmp_path: Path) -> None:
     rng = random.Random(seeds.one())
-    home, ledger = publish_values_and_roll_back(tmp_path)
+    _, ledger = publish_values_and_roll_back(tmp_path)
     asked = list(questions(("1", "3"), "2", "3", choose_one(rng), text=False))
-    compare_questions(home, ledger, spark, sample_questions(rng, asked), filled=0.6)
-    compare_explanations(home, ledger, spark, [("vertex", 5), ("triangle", 2, 3, 4), ("edge", 1, 99)], [{}])
+    compare_questions(ledger, spark, sample_questions(rng, asked), filled=0.6)
+    compare_explanations(ledger, spark, [("vertex", 5), ("triangle", 2, 3, 4), ("edge", 1, 99)], [{}])
 
 
 @pytest.mark.slow
 def test_every_view_and_every_value_of_each_option_and_what_a_compaction_leaves(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    home, ledger = publish_values_and_roll_back(tmp_path)
-    compare_questions(home, ledger, spark, list(questions(("1", "3"), "2", "3", choose_all, text=False)), filled=0.8)
+    _, ledger = publish_values_and_roll_back(tmp_path)
+    compare_questions(ledger, spark, list(questions(("1", "3"), "2", "3", choose_all, text=False)), filled=0.8)
     things = [("vertex", 5), ("edge", 1, 2), ("edge", 3, 4), ("triangle", 2, 3, 4), ("edge", 1, 99)]
-    compare_explanations(home, ledger, spark, things, [{}, {"as_of": 4, "revision": 2}, {"as_of": 1}])
-    compare_over_a_compaction(home, ledger, spark)
+    compare_explanations(ledger, spark, things, [{}, {"as_of": 4, "revision": 2}, {"as_of": 1}])
+    compare_over_a_compaction(ledger, spark)
 
 
 def publish_values_and_roll_back(folder: Path) -> tuple[Home, Ledger]:
@@ -182,11 +182,11 @@ def publish_values_and_roll_back(folder: Path) -> tuple[Home, Ledger]:
     land(home, 1, HEAD + clique(1, 2, 3, 4) + clique(4, 5, 6, w=2) + "7,x,1,on,1,true,\n7,8,1,off,,,\n7,9,-1,on,,,\n")
     land(home, 2, HEAD + clique(1, 2, 5, 7, w=2) + "1,2,,,,,delete\n" + "3,4,5,a{b},,,\n")
     land(home, 3, HEAD + clique(2, 3, 4, 5, 6, w=3))
-    home_helpers.run(home, ledger, [1, 2, 3])
+    home_helpers.run(ledger, [1, 2, 3])
     land(home, 2, HEAD + clique(1, 2, 3) + clique(10, 11, 12, w=2) + "5,y,1,on,1,true,\n")
     land(home, 4, HEAD + clique(1, 5, 6, 10, also="off") + clique(1, 2, 3))
-    home_helpers.run(home, ledger, [2, 4])
-    rollback.roll_back(home, ledger, 1)
+    home_helpers.run(ledger, [2, 4])
+    rollback.roll_back(ledger, 1)
     # a home that was moved says so before either engine looks
     shutil.copytree(home.path, folder / "moved")
     with pytest.raises(UsageError, match="copied, moved"):
@@ -194,44 +194,44 @@ def publish_values_and_roll_back(folder: Path) -> tuple[Home, Ledger]:
     return home, ledger
 
 
-def compare_questions(home: Home, ledger: Ledger, spark: SparkSession, asked: list[Question], filled: float) -> None:
+def compare_questions(ledger: Ledger, spark: SparkSession, asked: list[Question], filled: float) -> None:
     """`filled`: the share of the answers that have rows, at least."""
-    found = compare(home, ledger, spark, iter(asked))
+    found = compare(ledger, spark, iter(asked))
     assert {option for question in asked for option in question.given_options()} == set(FLAGS) - {
         "revision",
         "published_at",
     }
     rows = [len(answer[3]) for answer in found if len(answer) == 4]
     assert len(rows) == len(asked) and sum(map(bool, rows)) > len(rows) * filled
-    compare(home, ledger, spark, (Question("edges", revision=r) for r in (1, 2, 3)))
+    compare(ledger, spark, (Question("edges", revision=r) for r in (1, 2, 3)))
 
 
 def compare_explanations(
-    home: Home, ledger: Ledger, spark: SparkSession, things: list[tuple[Any, ...]], places: list[dict[str, Any]]
+    ledger: Ledger, spark: SparkSession, things: list[tuple[Any, ...]], places: list[dict[str, Any]]
 ) -> None:
     for thing in things:
         for at in places:
-            mine, sparks = (explained(home, ledger, spark, e, *thing, **at) for e in (Engine.duckdb, Engine.spark))
+            mine, sparks = (explained(ledger, spark, e, *thing, **at) for e in (Engine.duckdb, Engine.spark))
             assert mine == sparks and (thing[-1] == 99 or isinstance(mine, dict) or at.get("revision")), (thing, at)
 
 
-def compare_over_a_compaction(home: Home, ledger: Ledger, spark: SparkSession) -> None:
+def compare_over_a_compaction(ledger: Ledger, spark: SparkSession) -> None:
     """Forward again, on, and a compaction that folds."""
-    home_helpers.run(home, ledger, [2, 4])
+    home_helpers.run(ledger, [2, 4])
     for epoch in (5, 6):
-        land(home, epoch, HEAD + clique(1, 2, epoch, 20 + epoch, w=epoch))
-        home_helpers.run(home, ledger, [epoch])
-    compact(home, ledger, spark, grace=0)
+        land(ledger.home, epoch, HEAD + clique(1, 2, epoch, 20 + epoch, w=epoch))
+        home_helpers.run(ledger, [epoch])
+    compact(ledger, spark, grace=0)
     row = ledger.revisions.get()
     assert row.hidden and row.since is not None
-    home_helpers.run(home, ledger, [])
+    home_helpers.run(ledger, [])
     asks = [Question("edges", as_of="1"), Question("edges", revision=1), Question("edges", as_of="9")]  # errors
     asks += [Question("vertices", vertices=("x",)), Question("changes", since_revision=1)]
     asks += [Question("edges"), Question("vertices", as_of=str(row.since)), Question("support", revision=row.revision)]
     asks += [Question("edges", revision=row.revision - 1), Question("changes", since_revision=row.revision - 1)]
     asks += [Question("changes", since_revision=row.revision - 1, all_epochs=True), Question("quarantine")]
     asks += [Question("triangles", span=(str(row.since), "6")), Question("communities"), Question("trusses")]
-    tells = compare(home, ledger, spark, iter(asks))
+    tells = compare(ledger, spark, iter(asks))
     assert [len(each) for each in tells[:4]] == [3] * 4 and all(len(each) == 4 for each in tells[5:])
 
 
@@ -253,31 +253,31 @@ def compare_over_names(spark: SparkSession, folder: Path, choose: Choose, option
     home, ledger = home_helpers.make(folder / "home", NAMES)
     land(home, 1, 'src,dst\nada,bob\nbob,cy\ncy,ada\n"o\'neil",{dee}\n{dee},ada\nback\\slash,ada\n')
     land(home, 2, "src,dst\nada,bob\nzoë,ada\nbob,zoë\n")
-    home_helpers.run(home, ledger, [1, 2])
+    home_helpers.run(ledger, [1, 2])
     land(home, 1, 'src,dst\nzed,bob\nbob,cy\ncy,zed\n"o\'neil",{dee}\n')
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     asked = questions(("bob", "cy"), "1", "2", choose, text=True)
-    compare(home, ledger, spark, (each for each in asked if set(each.given_options()) <= options))
+    compare(ledger, spark, (each for each in asked if set(each.given_options()) <= options))
     odd = [("o'neil", "{dee}"), ("{dee}", "o'neil"), ("back\\slash", "ada"), ("nobody", "ada"), ("zoë", "ada")]
-    found = compare(home, ledger, spark, (Question("edges", as_of="1", revision=1, edge=edge) for edge in odd))
+    found = compare(ledger, spark, (Question("edges", as_of="1", revision=1, edge=edge) for edge in odd))
     assert [len(each) for each in found] == [4, 4, 4, 3, 4] and len(found[0][3]) == 1
     wheres = ("src = 'o''neil' or dst = '{dee}'", "dst < 'c'", "src IS NOT NULL AND trussness BETWEEN 2 AND 3")
-    graph = Graph.for_home(home, ledger, lambda: spark)
+    graph = Graph.for_ledger(ledger, lambda: spark)
     for where in wheres:
         mine, sparks = graph.arrow.edges(where=where), graph.edges(where=where).toArrow()
         assert mine.to_pylist() == sparks.to_pylist(), where
-    compare(home, ledger, spark, iter([Question("edges", where=wheres[1]), Question("edges", where=wheres[2])]))
+    compare(ledger, spark, iter([Question("edges", where=wheres[1]), Question("edges", where=wheres[2])]))
     for thing in (("vertex", "bob"), ("edge", "bob", "cy"), ("triangle", "ada", "bob", "cy"), ("vertex", "nobody")):
-        mine, sparks = (explained(home, ledger, spark, e, *thing, as_of=1) for e in (Engine.duckdb, Engine.spark))
+        mine, sparks = (explained(ledger, spark, e, *thing, as_of=1) for e in (Engine.duckdb, Engine.spark))
         assert mine == sparks
-    rollback.roll_back(home, ledger, 1)
+    rollback.roll_back(ledger, 1)
     shutil.rmtree(home.landing / "epoch=1")
     land(home, 1, "src,dst\nbob,cy\nanna,bob\ncy,anna\n")  # numbers that others had
-    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=True))
     for edge in (None, ("bob", "cy"), ("cy", "anna"), ("zed", "bob")):
-        compare(home, ledger, spark, (Question("changes", since_revision=r, edge=edge) for r in (0, 2, 3)))
-    rollback.roll_back(home, ledger, 0)
-    compare(home, ledger, spark, iter([Question("edges"), Question("changes", since_revision=2), Question("vertices")]))
+        compare(ledger, spark, (Question("changes", since_revision=r, edge=edge) for r in (0, 2, 3)))
+    rollback.roll_back(ledger, 0)
+    compare(ledger, spark, iter([Question("edges"), Question("changes", since_revision=2), Question("vertices")]))
 
 
 def test_duckdb_answers_while_little_is_stored(

@@ -42,10 +42,10 @@ def test_fates_are_those_of_the_law(spark: SparkSession, tmp_path: Path) -> None
     landed = {epoch: draw() for epoch in range(4)}
     for epoch in landed:
         home_helpers.put(home, epoch, landed[epoch])
-    home_helpers.run(home, ledger, [0, 1, 2, 3])
+    home_helpers.run(ledger, [0, 1, 2, 3])
     landed[1] = draw()
     home_helpers.put(home, 1, landed[1])
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     pairs = [(a, b) for a, b in combinations(range(6), 2)] + [(a, a) for a in range(6)]
     for epoch in landed:
@@ -91,7 +91,7 @@ def test_verdicts_are_what_is_published_also_of_values_that_tie(spark: SparkSess
 
     for epoch in range(6):
         land(epoch)
-    home_helpers.run(home, ledger, range(6))
+    home_helpers.run(ledger, range(6))
     row, pairs = ledger.revisions.get(), list(combinations(range(5), 2))
     warehouse = Warehouse(spark, home)
     stored = warehouse.read_table("edges", row).collect()
@@ -130,7 +130,7 @@ def assert_explained(altneu: Altneu, path: Path, more: str) -> None:
     (folder / "a.csv").write_text("src,dst\nada,bob\nbob,cy\ncy,ada\nada,dee\n")
     (home.landing / "epoch=2").mkdir()
     (home.landing / "epoch=2" / "b.csv").write_text("src,dst,op\nada,bob,\ncy,ada,delete\n")
-    home_helpers.run(home, ledger, [1, 2])
+    home_helpers.run(ledger, [1, 2])
     edge = altneu("explain", "edge", "bob", "ada", "--as-of", "1").out
     assert "there, trussness 3, 1 triangle (with cy)" in edge
     assert "upsert ada → bob (seq 0)  epoch=1/a.csv line 2: in force" in edge
@@ -154,7 +154,7 @@ def assert_explained(altneu: Altneu, path: Path, more: str) -> None:
 def test_repair_replaces_what_differs(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 1, [(a, b, None, "upsert", 0) for a, b in combinations(range(4), 2)])
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     sound = altneu("repair")
     assert (sound.code, "all equal" in sound.out, ledger.revisions.get().revision) == (0, True, 1)
     warehouse, row = Warehouse(spark, home), ledger.revisions.get()

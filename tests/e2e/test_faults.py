@@ -93,13 +93,13 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
     with pytest.MonkeyPatch.context() as patch:  # what is audited is the run after it
         patch.setattr(audit, "audit_run", stage)
-        home_helpers.run(home, ledger, range(LAST))
+        home_helpers.run(ledger, range(LAST))
     clique: list[Row] = [(a, b, None, "upsert", i) for i, (a, b) in enumerate(CLIQUE)]
     home_helpers.put(home, LAST, draw_batch(rng, **BATCH)[:30] + clique)
-    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
+    run_id = runner.begin_run(ledger, planning.plan_epochs(ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
-        runner.execute_stage(home, ledger, run_id, name)
+        runner.execute_stage(ledger, run_id, name)
     yield Scene(home, ledger, Warehouse(spark, home), run_id)
 
 
@@ -287,14 +287,14 @@ def test_a_wrong_total_is_found_and_blocks_publish(scene: Scene, measure: str) -
 
 def found_and_blocked(scene: Scene, check: tuple[str, str], row: dict[str, Any]) -> None:
     with pytest.raises(CheckFailed, match=r"critical check\(s\) failed") as refused:
-        runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
+        runner.execute_stage(scene.ledger, scene.run_id, "audit")
     assert refused.value.next
     failed = failing(scene)
     assert check in failed, sorted(failed)
     assert failed[check]["severity"] == "critical"
     assert any(row.items() <= found.items() for found in failed[check]["rows"]), failed[check]["rows"]
     assert scene.ledger.revisions.get().revision == 1
-    page = epoch_document(scene.home, scene.ledger, LAST)
+    page = epoch_document(scene.ledger, LAST)
     (shown,) = [c for c in page["failed_run"]["checks"] if (c["suite"], c["name"]) == check]
     assert shown["rows"] == failed[check]["rows"]
 
@@ -304,7 +304,7 @@ def test_the_first_difference_is_explained(scene: Scene) -> None:
     before = scene.change("trussness", altered(EDGE, k="k + 1"))
     try:
         with pytest.raises(CheckFailed):
-            runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
+            runner.execute_stage(scene.ledger, scene.run_id, "audit")
         rows = failing(scene)[FULL, "trussness values of edges equal a full recomputation"]["rows"]
     finally:
         scene.restore("trussness", before)
@@ -317,7 +317,7 @@ def test_the_first_difference_is_explained(scene: Scene) -> None:
 
 @pytest.mark.slow  # any audited run of the default tier is clean
 def test_the_run_itself_is_clean(scene: Scene) -> None:
-    runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
+    runner.execute_stage(scene.ledger, scene.run_id, "audit")
     assert failing(scene) == {}
 
 
@@ -353,18 +353,18 @@ def test_a_wrong_landing_is_found(spark: SparkSession, tmp_path: Path, fault: st
     rng = random.Random(seeds.one(1))
     for epoch in range(LAST):
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
-    home_helpers.run(home, ledger, range(LAST))
+    home_helpers.run(ledger, range(LAST))
     folder = home.landing / f"epoch={LAST}"
     folder.mkdir()
     (folder / name).write_bytes(content)
     if isinstance(wanted, str):
         with pytest.raises(RunFailed, match=wanted) as refused:
-            home_helpers.run(home, ledger, [LAST])
+            home_helpers.run(ledger, [LAST])
         assert "Nothing was published" in refused.value.what and refused.value.next
         assert ledger.revisions.get().revision == 1
         return
-    home_helpers.run(home, ledger, [LAST])
+    home_helpers.run(ledger, [LAST])
     assert (ledger.revisions.get().revision, ledger.revisions.get().mark) == (2, "warning")
-    page = epoch_document(home, ledger, LAST)
+    page = epoch_document(ledger, LAST)
     failed = {(c["suite"], c["name"]): c for c in page["checks"] if not c["passed"] and c["severity"] == "warning"}
     assert wanted in failed and failed[wanted]["rows"], sorted(failed)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from altneu.pipeline.home.home import Home
 from altneu.pipeline.run import runner
 from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
@@ -40,14 +39,14 @@ def test_a_full_disk(altneu: Altneu, numbers: History, small_disk: Path, monkeyp
     filler = small_disk / "filler"
     real = runner.execute_stage
 
-    def stage(home: Home, ledger: Ledger, run_id: str, name: str, *rest, **more):  # type: ignore[no-untyped-def]
+    def stage(ledger: Ledger, run_id: str, name: str, *rest, **more):  # type: ignore[no-untyped-def]
         if name == "triangles" and not filler.exists():
             descriptor = os.open(filler, os.O_CREAT | os.O_WRONLY)
             with pytest.raises(OSError, match="No space left"):
                 while True:
                     os.write(descriptor, b"x" * 4096)
             os.close(descriptor)
-        return real(home, ledger, run_id, name, *rest, **more)
+        return real(ledger.home, ledger, run_id, name, *rest, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(runner, "execute_stage", stage)

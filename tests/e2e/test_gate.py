@@ -33,7 +33,7 @@ def made(path: Path, after: Iterable[int]) -> tuple[Home, Ledger, int]:
     first = home.schedule.parse_epoch("2004-04-01")
     for day, many in enumerate([5] * KNOWN + list(after)):
         home_helpers.put(home, first + day, rows(many, day))  # type: ignore[arg-type]
-    home_helpers.run(home, ledger, range(first, first + KNOWN))
+    home_helpers.run(ledger, range(first, first + KNOWN))
     return home, ledger, first
 
 

@@ -50,7 +50,7 @@ def seen(home: Home, ledger: Ledger) -> dict[str, Any]:
     }
     return {
         "row": newest,
-        "totals": views.select_totals(home, ledger, all_epochs=True),
+        "totals": views.select_totals(ledger, all_epochs=True),
         "prints": ledger.outputs.fingerprints_of(newest.revision),
         "batches": ledger.outputs.published_batches(),
         **{name: sorted(map(repr, frame.to_pylist())) for name, frame in frames.items()},
@@ -73,9 +73,9 @@ def branches(tables: Branches) -> set[str]:
     }
 
 
-def publish(home: Home, ledger: Ledger, run: RunRecord) -> None:
-    approval.approve_run(home, ledger, run, "ada", "as expected")
-    runner.publish_held_run(home, ledger, run.run_id)
+def publish(ledger: Ledger, run: RunRecord) -> None:
+    approval.approve_run(ledger, run, "ada", "as expected")
+    runner.publish_held_run(ledger, run.run_id)
 
 
 @pytest.mark.usefixtures("tiny", "unaudited")
@@ -89,19 +89,19 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(
     with run_without_spark():
         other = land_correction(tmp_path / "other")
         assert say_alike(seen(*other)) == say_alike(before)
-        home_helpers.run(*other, [0, 1])
+        home_helpers.run(other[1], [0, 1])
         theirs = seen(*other)
     assert (run.state, run.owner, run.parent) == (RunState.HELD, None, 1)
     assert branches(tables) == {branch_of(run.run_id)}
     with pytest.raises(RunFailed, match="needs an approval before it is published: it was begun with --hold"):
-        runner.execute_stage(home, ledger, run.run_id, "publish")  # as a task of Airflow would
-    compact(home, ledger, spark, grace=0)
+        runner.execute_stage(ledger, run.run_id, "publish")  # as a task of Airflow would
+    compact(ledger, spark, grace=0)
     assert branches(tables) == {branch_of(run.run_id)}
     assert {**seen(home, ledger), "row": before["row"]} == before
-    publish(home, ledger, ledger.runs.get(run.run_id))
+    publish(ledger, ledger.runs.get(run.run_id))
     assert say_alike(seen(home, ledger)) == say_alike(theirs)
     assert branches(tables) == set() and ledger.runs.list_held() == []
-    assert epoch_document(home, ledger, 1)["approval"]["because"] == "as expected"
+    assert epoch_document(ledger, 1)["approval"]["because"] == "as expected"
 
 
 @pytest.mark.usefixtures("tiny", "unaudited")
@@ -117,16 +117,13 @@ def test_a_home_that_has_moved_publishes_what_was_held(
     relocate_home(Home.open(moved), original_gone=True)
     said = altneu("publish", run.run_id, home=moved)
     assert said.code == 0 and "landed again since they were computed" in said.err, said
-    assert [
-        row["edges"]
-        for row in views.select_totals(Home.open(moved), Ledger(Home.open(moved).database), all_epochs=True)
-    ]
+    assert [row["edges"] for row in views.select_totals(Ledger(Home.open(moved)), all_epochs=True)]
 
 
 def test_whatever_is_published_meanwhile_overtakes_it(ledger_only: LedgerOnly, tmp_path: Path, typed: Altneu) -> None:
     home, ledger = land_correction(tmp_path / "home")
     tables = ledger_only.tables(home)
-    first, second = home_helpers.hold(home, ledger, [0]), home_helpers.hold(home, ledger, [1])
+    first, second = home_helpers.hold(ledger, [0]), home_helpers.hold(ledger, [1])
     listed = json.loads(typed("status", "--format", "json").out)
     assert [(each["run_id"], each["overtaken_by"]) for each in listed["held"]] == [
         (first.run_id, None),
@@ -148,7 +145,7 @@ def test_whatever_is_published_meanwhile_overtakes_it(ledger_only: LedgerOnly, t
     gone = typed("discard", "--by", "bob")
     assert (gone.code, "altneu run 0" in gone.out) == (0, True), gone
     assert ledger.runs.get(first.run_id).error == "rejected by bob"
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     assert branches(tables) == set()
     again = typed("publish", first.run_id)
     assert (again.code, "it was rejected by bob" in again.err) == (2, True), again
@@ -161,29 +158,29 @@ def test_rollback_expiry_and_settings(
 ) -> None:
     home, ledger = land_correction(tmp_path / "home")
     tables = ledger_only.tables(home)
-    run = home_helpers.hold(home, ledger, [1])
-    rollback.roll_back(home, ledger, 0)
+    run = home_helpers.hold(ledger, [1])
+    rollback.roll_back(ledger, 0)
     with pytest.raises(RevisionConflict, match="revision 2 was published meanwhile"):
-        approval.approve_run(home, ledger, run, None, None)
-    rollback.roll_back(home, ledger, 1)  # the same state is another revision
+        approval.approve_run(ledger, run, None, None)
+    rollback.roll_back(ledger, 1)  # the same state is another revision
     with pytest.raises(RevisionConflict):
-        approval.approve_run(home, ledger, run, None, None)
-    again = home_helpers.hold(home, ledger, [1])
+        approval.approve_run(ledger, run, None, None)
+    again = home_helpers.hold(ledger, [1])
     (home.path / "altneu.toml").write_text("[edges]\nlive_for = 3\n")
     with pytest.raises(UsageError, match="differ from those that held run"):
-        approval.approve_run(Home.open(home.path), ledger, again, None, None)
+        approval.approve_run(Ledger(Home.open(home.path)), again, None, None)
     (home.path / "altneu.toml").write_text("")
     now = clock.read_clock()
     monkeypatch.setattr(clock, "read_clock", lambda: now + timedelta(days=6.9))
-    compact(home, ledger, None)
+    compact(ledger, None)
     assert [each.run_id for each in ledger.runs.list_held()] == [run.run_id, again.run_id]
     monkeypatch.setattr(clock, "read_clock", lambda: now + timedelta(days=7.1))
-    compact(home, ledger, None)
+    compact(ledger, None)
     assert (ledger.runs.list_held(), branches(tables)) == ([], set())
     shown = json.loads(typed("status", "--format", "json").out)
     assert (shown["held"], shown["epochs"][1]["state"]) == ([], "rejected")
     assert "nobody has decided within 7 day(s)" in shown["epochs"][1]["error"]
-    found = epoch_document(home, ledger, 1)
+    found = epoch_document(ledger, 1)
     assert (found["state"], found["held"]["state"]) == ("empty", "rejected")
 
 
@@ -192,7 +189,7 @@ def test_stopped_while_it_publishes(
 ) -> None:
     """A held run whose publication is stopped stays held, and the same command works afterwards."""
     home, ledger = land_correction(tmp_path / "home")
-    run, before = home_helpers.hold(home, ledger, [0, 1]), seen(home, ledger)
+    run, before = home_helpers.hold(ledger, [0, 1]), seen(home, ledger)
 
     def stopped(_: Any) -> None:
         raise Interrupted("SIGTERM")
@@ -201,12 +198,12 @@ def test_stopped_while_it_publishes(
         with monkeypatch.context() as patch:
             patch.setattr(publish_stage, "publish", stopped)
             with pytest.raises(Interrupted):
-                publish(home, ledger, held_run)
+                publish(ledger, held_run)
         assert (ledger.runs.get(held_run.run_id).state, seen(home, ledger)) == (RunState.HELD, before)
 
     stop_publishing(run)
     # another process holds its lease: neither decision is taken
-    theirs = Ledger(home.database)
+    theirs = Ledger(home)
     theirs.database.owner = lambda: "elsewhere/1/1.00"
     theirs.runs.acquire_lease(run.run_id)
     for command in ("publish", "discard"):
@@ -214,10 +211,10 @@ def test_stopped_while_it_publishes(
         assert (refused.code, "process 1 on elsewhere works on run" in refused.err) == (1, True), refused
     theirs.runs.release_lease(run.run_id)
     # what was approved is not what would be published after a stage has worked again
-    runner.execute_stage(home, ledger, run.run_id, "audit")
+    runner.execute_stage(ledger, run.run_id, "audit")
     with pytest.raises(RunFailed, match="needs an approval"):
-        runner.execute_stage(home, ledger, run.run_id, "publish")
-    again = home_helpers.hold(home, ledger, [0, 1])
+        runner.execute_stage(ledger, run.run_id, "publish")
+    again = home_helpers.hold(ledger, [0, 1])
     stop_publishing(again)
     said = typed("publish", again.run_id)
     assert (said.code, ledger.revisions.get().run_id) == (0, again.run_id), said
@@ -236,7 +233,7 @@ def test_settings_ask_for_a_decision(ledger_only: LedgerOnly, tmp_path: Path, ty
     (run,) = ledger.runs.list_held()
     assert typed("status").out.count(run.run_id) == 2
     assert typed("publish", "--because", "seen").code == 0
-    assert ledger.revisions.get().run_id == run.run_id and planning.plan_run(home, ledger, lambda epoch: True).run == ()
+    assert ledger.revisions.get().run_id == run.run_id and planning.plan_run(ledger, lambda epoch: True).run == ()
 
 
 def test_a_rule_holds_what_moves_more_and_publishes_the_rest(
@@ -278,9 +275,9 @@ def test_a_rule_holds_what_moves_more_and_publishes_the_rest(
 )
 def test_numbers_of_a_rule(ledger_only: LedgerOnly, tmp_path: Path, rule: str, shown: str | None) -> None:
     """A correction takes one edge of a K4 away, and a triangle that lacks this edge comes later."""
-    home, ledger = land_correction(tmp_path / "home")
-    run = home_helpers.hold(home, ledger, [0, 1])
-    said = approval_numbers.explain_rule(home, ledger, run, rule)
+    _, ledger = land_correction(tmp_path / "home")
+    run = home_helpers.hold(ledger, [0, 1])
+    said = approval_numbers.explain_rule(ledger, run, rule)
     assert said == (None if shown is None else f"{shown}, and [publish] approve when {rule}")
 
 

@@ -94,13 +94,13 @@ def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
     arguments, after, number, during, outcome = CASES[case]
     home, ledger = home_helpers.make(tmp_path / "home", TOML)
     home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a in range(5) for b in range(a)])
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     home_helpers.put(home, 1, [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)])
     process = command(home.path, *arguments)
     before, said = interrupted(process, after, number)
     ends_cleanly(process, said, f"interrupted during {during}; {outcome}; run the same command to continue")
     assert before or after == JVM
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     assert ledger.revisions.get().revision == (1 if outcome == NOTHING else 2)
     if arguments[0] not in ("audit", "repair"):  # which record no run before they find something
         run = ledger.runs.list_all()[-1]
@@ -111,9 +111,7 @@ def test_an_interrupted_command_ends_cleanly(tmp_path: Path, case: str) -> None:
             assert (run.state, run.error) == ("published", None)
     again = command(home.path, *arguments)
     assert again.wait(240) == 0, again.stderr.read() if again.stderr else ""
-    assert Ledger(home.database).revisions.get().revision == (
-        1 if arguments[0] in ("compact", "audit", "repair") else 2
-    )
+    assert Ledger(home).revisions.get().revision == (1 if arguments[0] in ("compact", "audit", "repair") else 2)
 
 
 def ends_cleanly(process: subprocess.Popen[str], said: list[str], line: str) -> None:
@@ -130,11 +128,11 @@ def test_an_interrupted_demo_goes_on(tmp_path: Path) -> None:
     process = command(home.path, "demo")
     _, said = interrupted(process, "✓ ingest", signal.SIGINT)
     ends_cleanly(process, said, f"interrupted during edges; {NOTHING}; run the same command to continue")
-    assert Ledger(home.database).runs.list_all()[-1].state == "interrupted"
+    assert Ledger(home).runs.list_all()[-1].state == "interrupted"
     again = command(home.path, "demo")
     _, said = interrupted(again, "✓ report", signal.SIGTERM, seconds=1200)
     ends_cleanly(again, said, "interrupted during demo; revision 1 is published; run the same command to continue")
-    run = Ledger(home.database).runs.list_all()[-1]
+    run = Ledger(home).runs.list_all()[-1]
     assert (run.state, len(run.epochs)) == ("published", 193)
 
 

@@ -31,12 +31,12 @@ def draw_changes(rng: random.Random, size: int = 40) -> Batch:
     return draw_batch(rng, [*range(12), rng.randrange(100, 200)], size, deletes=1 / 3, loops=False)
 
 
-def check(spark: SparkSession, home: home_helpers.Home, ledger: Ledger, history: History, live_for: int | None) -> None:
+def check(spark: SparkSession, ledger: Ledger, history: History, live_for: int | None) -> None:
     """The stored trussness and triangle counts at every epoch up to the frontier."""
     row = ledger.revisions.require_published()
     assert row.frontier is not None
     found, counts = (
-        Warehouse(spark, home).read_table(table, row).collect() for table in ("trussness", "triangle_counts")
+        Warehouse(spark, ledger.home).read_table(table, row).collect() for table in ("trussness", "triangle_counts")
     )
     for epoch in range(min(history), row.frontier + 1):
         state: dict[tuple[int, int, int], int] = {}
@@ -61,7 +61,8 @@ def triangle_plan(ledger: Ledger) -> str | None:
     return ledger.stages.get_facts(ledger.revisions.require_published().run_id, TrianglesFacts).plan
 
 
-def damage(home: home_helpers.Home, ledger: Ledger, how: str) -> None:
+def damage(ledger: Ledger, how: str) -> None:
+    home = ledger.home
     key = graph_cache.cached_graph_key(ledger, ledger.revisions.require_published())
     assert key is not None
     here = graph_cache.cache_folder(home) / key
@@ -110,21 +111,21 @@ def test_every_epoch_is_right_whatever_became_of_the_files(
     history: History = {epoch: draw_changes(rng, 80) for epoch in (1, 2)}
     for epoch, batch in history.items():
         home_helpers.put(home, epoch, batch)
-    home_helpers.run(home, ledger, [1, 2])
+    home_helpers.run(ledger, [1, 2])
     assert plan(ledger) == "replay"
     for how, epochs, expected in STEPS:
         if how not in ("kept", "no folder yet"):
-            damage(home, ledger, how)
+            damage(ledger, how)
         for epoch in epochs:
             history[epoch] = draw_changes(rng)
             home_helpers.put(home, epoch, history[epoch])
-        home_helpers.run(home, ledger, epochs)
+        home_helpers.run(ledger, epochs)
         assert plan(ledger) == expected, (how, epochs)
         assert (triangle_plan(ledger) == "resume") == (expected == "resume" and live_for is None), (how, epochs)
         if how == "no folder can be made":
             graph_cache.cache_folder(home).unlink()
             continue
-        check(spark, home, ledger, history, live_for)
+        check(spark, ledger, history, live_for)
         there = {path.name for path in graph_cache.cache_folder(home).iterdir()} - {"here"}
         assert len(there) <= 2 and graph_cache.cached_graph_key(ledger, ledger.revisions.require_published()) in there
 
@@ -138,16 +139,16 @@ def test_rollback_compaction_and_a_moved_home(tmp_path: Path, spark: SparkSessio
         for epoch in epochs:
             history[epoch] = draw_changes(rng, 60)
             home_helpers.put(home, epoch, history[epoch])
-        home_helpers.run(home, ledger, epochs)
-    compact(home, ledger, spark, grace=0)
+        home_helpers.run(ledger, epochs)
+    compact(ledger, spark, grace=0)
     history[5] = draw_changes(rng)
     home_helpers.put(home, 5, history[5])
-    home_helpers.run(home, ledger, [5])
+    home_helpers.run(ledger, [5])
     assert plan(ledger) == "resume"  # the same contents, in other snapshots
-    rollback.roll_back(home, ledger, 2)
+    rollback.roll_back(ledger, 2)
     history[5] = draw_changes(rng)
     home_helpers.put(home, 5, history[5])
-    home_helpers.run(home, ledger, [5])
+    home_helpers.run(ledger, [5])
     assert plan(ledger) == "resume"  # from what the run of revision 2 has left
     found = Warehouse(spark, home).read_table("trussness", ledger.revisions.require_published()).collect()
     for epoch in (3, 4, 5):

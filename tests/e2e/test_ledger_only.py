@@ -101,7 +101,7 @@ def play(altneu: Altneu, path: Path) -> Iterator[tuple[str, Any]]:
 def books(path: Path) -> Iterator[tuple[str, Any]]:
     """What the ledger and the pages say."""
     home = Home.open(path)
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     runs = {run.run_id: run for run in ledger.runs.list_all()}
     rows = ledger.revisions.list_all()
     yield "revisions", [(row.revision, row.parent, row.frontier, row.hidden, row.mark, row.since) for row in rows]
@@ -120,7 +120,7 @@ def books(path: Path) -> Iterator[tuple[str, Any]]:
     changes = Graph(home.path).arrow.changes_since(0, all_epochs=True).to_pylist()
     yield "changes since 0", sorted(map(repr, changes))
     for epoch in (0, 1, 2):
-        found = epoch_document(home, ledger, epoch)
+        found = epoch_document(ledger, epoch)
         graph, says = found["graph"], (found["audit"] or {}).get("says")
         shown = graph and {name: graph["measures"][name]["value"] for name in ("vertices", "edges", "triangles")}
         yield f"page of {epoch}", (found["state"], shown, says, page_says(home, epoch))
@@ -164,18 +164,18 @@ def test_readers_see_what_a_history_of_batches_leaves(ledger_only: LedgerOnly, t
         for epoch in epochs:
             landed[epoch] = draw_batch(rng, vertices, size, seqs=3)
             home_helpers.put(home, epoch, landed[epoch])
-        home_helpers.run(home, ledger, epochs)
-        assert_same_state(home, ledger, landed)
+        home_helpers.run(ledger, epochs)
+        assert_same_state(ledger, landed)
 
     deliver(2, 4)
     deliver(1)
     before = dict(landed)
     deliver(2, size=0)
     deliver(6, 1)
-    rollback.roll_back(home, ledger, 2)
+    rollback.roll_back(ledger, 2)
     landed = before
-    assert_same_state(home, ledger, landed)
+    assert_same_state(ledger, landed)
     deliver(5, 2)
-    compact(home, ledger, None, grace=0)
-    assert_same_state(home, ledger, landed)
+    compact(ledger, None, grace=0)
+    assert_same_state(ledger, landed)
     deliver(4)

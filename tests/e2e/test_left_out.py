@@ -40,7 +40,7 @@ def made(path: Path) -> tuple[Home, Ledger, int]:
     home, ledger = home_helpers.make(path, TOML)
     first = home.schedule.parse_epoch("2004-04-15")
     home_helpers.put(home, first, K4)  # type: ignore[arg-type]
-    home_helpers.run(home, ledger, [first])
+    home_helpers.run(ledger, [first])
     home_helpers.put(home, first, [*K4[1:], ("v0", "v8", None, "upsert", 0)])  # type: ignore[list-item]
     for day in range(1, DAYS):
         home_helpers.put(
@@ -49,9 +49,9 @@ def made(path: Path) -> tuple[Home, Ledger, int]:
     return home, ledger, first
 
 
-def stored(runs: LedgerOnly, home: Home, ledger: Ledger) -> dict[str, Any]:
+def stored(runs: LedgerOnly, ledger: Ledger) -> dict[str, Any]:
     """Every diff of every table with its epoch and revision, the totals' diffs, and the batches."""
-    memory, row = runs.tables(home), ledger.revisions.get()
+    memory, row = runs.tables(ledger.home), ledger.revisions.get()
     tables = {table: sorted(map(str, memory.shown(table, row.snapshots[table], row))) for table in memory.tables}
     batches = {
         epoch: (batch.rows, batch.bad_rows, batch.revision)
@@ -102,8 +102,8 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
             run_tasks.execute_stage_task(str(home.path), planned, name)
         assert run_tasks.publish_run(str(home.path), planned)["epochs"] == [first + day for day in good]
     twin, twin_ledger, _ = made(tmp_path / "twin")
-    home_helpers.run(twin, twin_ledger, [first + day for day in good])
-    assert stored(ledger_only, home, ledger) == stored(ledger_only, twin, twin_ledger)
+    home_helpers.run(twin_ledger, [first + day for day in good])
+    assert stored(ledger_only, ledger) == stored(ledger_only, twin_ledger)
 
     shown = typed("status", home=home.path).out
     assert all(re.search(rf"{home.schedule.format_label(first + day)}\s+failed", shown) for day in WRONG[wrong]), shown
@@ -115,7 +115,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
         shutil.copytree(twin.landing / folder.name, folder)
     for each, book in ((home, ledger), (twin, twin_ledger)):
         home_helpers.run(each, book, [first + day for day in WRONG[wrong]])
-    assert stored(ledger_only, home, ledger) == stored(ledger_only, twin, twin_ledger)
+    assert stored(ledger_only, ledger) == stored(ledger_only, twin_ledger)
 
 
 def test_all_are_wrong_and_parts_of_which_one_is(typed: Altneu, tmp_path: Path) -> None:

@@ -110,11 +110,11 @@ def test_held_runs_come_along(tmp_path: Path, spark: SparkSession, altneu: Altne
     home, ledger = home_helpers.make(tmp_path / "home")
     for epoch, rows in enumerate(([(1, 2), (1, 3), (2, 3)], [(1, 4), (2, 4)], [(3, 4)])):
         home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in rows])
-        home_helpers.run(home, ledger, [epoch])
-    rollback.roll_back(home, ledger, 2)
-    compact(home, ledger, spark)
+        home_helpers.run(ledger, [epoch])
+    rollback.roll_back(ledger, 2)
+    compact(ledger, spark)
     home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (1, 3, None, "upsert", 0)])
-    waits = home_helpers.hold(home, ledger, [0]).run_id
+    waits = home_helpers.hold(ledger, [0]).run_id
     new = tmp_path / "new"
     done = altneu("move", str(new), "--to", postgres)
     assert done.code == 0, done.err

@@ -35,27 +35,25 @@ def test_pages_of_later_epochs_follow_a_correction(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home")
     for epoch, edges in ((1, TRIANGLE), (2, [(3, 4)]), (3, [(2, 4)])):
         land(home, epoch, edges)
-    home_helpers.run(home, ledger, [1, 2, 3])
+    home_helpers.run(ledger, [1, 2, 3])
     assert "Equal to a full recomputation" in (home.reports / "epoch=3.html").read_text()
     land(home, 1, TRIANGLE[:2])
-    home_helpers.run(home, ledger, [1])
-    for row in views.select_totals(home, ledger, all_epochs=True):
+    home_helpers.run(ledger, [1])
+    for row in views.select_totals(ledger, all_epochs=True):
         found, text = (
-            epoch_document(home, ledger, row["epoch"]),
+            epoch_document(ledger, row["epoch"]),
             (home.reports / f"epoch={row['label']}.html").read_text(),
         )
         for name in ("vertices", "edges", "triangles", "max_trussness"):
             assert found["graph"]["measures"][name]["value"] == row[name]
         assert ("Equal to a full recomputation" in text) == (found["audit"]["says"] == "equal")
         assert "at revision 2, from the database" in text
-    assert (
-        epoch_document(home, ledger, 2)["audit"]["says"] != "equal"
-    )  # the run has compared its own epoch and the frontier
+    assert epoch_document(ledger, 2)["audit"]["says"] != "equal"  # the run has compared its own epoch and the frontier
     assert "Corrected: 3 rows became 2." in (home.reports / "epoch=1.html").read_text()
     (home.landing / "epoch=4").mkdir()
     (home.landing / "epoch=4" / "rows.csv").write_text("src,dst\n" + "x,y\n" * 50)
     with pytest.raises((CheckFailed, RunFailed)):
-        home_helpers.run(home, ledger, [4])
+        home_helpers.run(ledger, [4])
     failed = (home.reports / "epoch=4.html").read_text()
     assert "Not loaded. The run stopped" in failed and 'href="epoch=3.html"' in failed
 
@@ -64,10 +62,10 @@ def test_every_statement_has_a_source_on_postgresql(postgres: str, tmp_path: Pat
     history(tmp_path, 7, 6, DAILY + f'[storage]\ndatabase = "{postgres}"\n')
 
 
-def of_a_vertex(home: home_helpers.Home, ledger: Ledger, vertex: str, revision: int) -> None:
+def of_a_vertex(ledger: Ledger, vertex: str, revision: int) -> None:
     """Its page says what `Graph` says of it, at every epoch."""
-    graph, row = Graph(home.path).arrow, ledger.revisions.get(revision)
-    found = vertex_of(home, row, 3, vertex, [1, 2, 3], "2026-11-24T01:34:37.989+00:00")
+    graph, row = Graph(ledger.home.path).arrow, ledger.revisions.get(revision)
+    found = vertex_of(ledger.home, row, 3, vertex, [1, 2, 3], "2026-11-24T01:34:37.989+00:00")
     for place, epoch in enumerate(("1", "2", "3")):
         mine = [each for each in graph.vertices(epoch, revision).to_pylist() if each["vertex"] == vertex]
         edges = [e for e in graph.edges(epoch, revision).to_pylist() if vertex in (e["src"], e["dst"])]
@@ -83,7 +81,7 @@ def of_a_vertex(home: home_helpers.Home, ledger: Ledger, vertex: str, revision: 
     among = {(e["src"], e["dst"]): e["trussness"] for e in graph.edges("3", revision).to_pylist()}
     drawn = {frozenset((found["names"][a], found["names"][b])): k for a, b, k in found["lines"]}
     assert drawn == {frozenset(pair): k for pair, k in among.items() if {*pair} <= {vertex, *ends}}
-    assert Path(write_vertex(home, ledger, 3, vertex, row)).read_text().count("<tr>") == 1 + len(ends)
+    assert Path(write_vertex(ledger, 3, vertex, row)).read_text().count("<tr>") == 1 + len(ends)
 
 
 @pytest.mark.usefixtures("pages")
@@ -96,9 +94,9 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
     joins = [(f"a{i}", f"b{j}") for i in range(2) for j in range(4)]
     for epoch, edges in ((1, first), (2, second), (3, joins)):
         home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
-    home_helpers.run(home, ledger, [1, 2, 3])
+    home_helpers.run(ledger, [1, 2, 3])
     written = home.reports / page_name("3", 1)
-    before, text = rows_of(home, ledger, 1), written.read_text()
+    before, text = rows_of(ledger, 1), written.read_text()
     same_as_read(home, before, 1)
     steps = before["trusses"]["epochs"]
     assert before["trusses"]["k"] == 3 and [len(step["communities"]) for step in steps] == [1, 2, 1]
@@ -106,26 +104,26 @@ def test_the_page_of_rows_says_what_a_reader_gets(ledger_only: LedgerOnly, tmp_p
     assert steps[2]["said"] == ["2 merged into 1"]
     assert 'href="rows=3.revision=1.html"' in (home.reports / "index.html").read_text()
     home_helpers.put(home, 2, [(a, b, None, "upsert", 0) for a, b in second[:3]])  # a triangle
-    home_helpers.run(home, ledger, [2])
-    same_as_read(home, rows_of(home, ledger, 2), 2)
-    assert rows_of(home, ledger, 1) == before and written.read_text() == text
+    home_helpers.run(ledger, [2])
+    same_as_read(home, rows_of(ledger, 2), 2)
+    assert rows_of(ledger, 1) == before and written.read_text() == text
     newest = home.reports / page_name("3", 2)
     assert newest.exists() and newest.name in (home.reports / "epoch=3.html").read_text()
     for revision in (1, 2):
-        of_a_vertex(home, ledger, "b0", revision)
+        of_a_vertex(ledger, "b0", revision)
     assert f'href="{vertex_page("b0", "3", 2)}"' in newest.read_text()
     with pytest.raises(UsageError, match="no vertex is called 'b9'"):
-        write_vertex(home, ledger, 3, "b9", ledger.revisions.get())
+        write_vertex(ledger, 3, "b9", ledger.revisions.get())
     with pytest.raises(UsageError, match="no edge at any epoch up to 1"):
-        write_vertex(home, ledger, 1, "b0", ledger.revisions.get())
+        write_vertex(ledger, 1, "b0", ledger.revisions.get())
     newest.unlink()
     ledger_only.catalog(home).rows["trussness"].clear()
-    write(home, ledger, [3])
+    write(ledger, [3])
     assert not newest.exists() and newest.name not in (home.reports / "epoch=3.html").read_text()
 
 
-def rows_of(home: home_helpers.Home, ledger: Ledger, revision: int) -> dict[str, Any]:
-    return describe_rows(home, ledger, ledger.revisions.get(revision), 3, [1, 2, 3], "")
+def rows_of(ledger: Ledger, revision: int) -> dict[str, Any]:
+    return describe_rows(ledger, ledger.revisions.get(revision), 3, [1, 2, 3], "")
 
 
 def same_as_read(home: home_helpers.Home, found: dict[str, Any], revision: int) -> None:

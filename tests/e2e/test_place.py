@@ -112,6 +112,6 @@ def test_runs_go_on_when_credentials_change(tmp_path: Path, postgres: str) -> No
     for epoch, url in enumerate(urls):
         home = on(tmp_path / "home", url)
         home_helpers.put(home, epoch, [(a + epoch, b + epoch, *rest) for a, b, *rest in triangle])
-        home_helpers.run(home, Ledger(home.database), [epoch])
-    found = select_totals(home, Ledger(home.database), all_epochs=True)
+        home_helpers.run(Ledger(home), [epoch])
+    found = select_totals(Ledger(home), all_epochs=True)
     assert [row["triangles"] for row in found] == [1, 2, 3, 4, 5]

@@ -43,24 +43,24 @@ def scene(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     rng = random.Random(seeds.one(4))
     for epoch in range(LAST):
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
-    home_helpers.run(home, ledger, range(LAST))
+    home_helpers.run(ledger, range(LAST))
     facts = ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", LAST, [])
     assert {
         list_epoch_statuses(ledger, ledger.revisions.get()).status_of(epoch).audit.verdict for epoch in range(LAST)
     } == {AuditVerdict.PROVED}  # type: ignore[union-attr]
     home_helpers.put(home, LAST, draw_batch(rng, **BATCH)[:20] + make_clique(*range(100, 104)))
-    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [LAST]))
+    run_id = runner.begin_run(ledger, planning.plan_epochs(ledger, [LAST]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
-        runner.execute_stage(home, ledger, run_id, name)
+        runner.execute_stage(ledger, run_id, name)
     yield Scene(home, ledger, Warehouse(spark, home), run_id)
 
 
 def judged(scene: Scene) -> set[str]:
     """The checks of the proof that fail when the run is audited."""
     with pytest.raises(CheckFailed, match="Nothing was published"):
-        runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
+        runner.execute_stage(scene.ledger, scene.run_id, "audit")
     found = scene.ledger.checks.select(run_id=scene.run_id)
     assert {row.epoch for row in found if row.suite == "incremental_versus_full"}, "rows that differ are looked for"
     return {row.name for row in found if row.suite == "proof" and not row.passed}
@@ -94,7 +94,7 @@ def test_what_a_run_has_written_wrong_is_found(scene: Scene, fault: str) -> None
         if checks:
             assert judged(scene) == checks
         else:
-            runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
+            runner.execute_stage(scene.ledger, scene.run_id, "audit")
     finally:
         scene.restore(table, before)
 
@@ -138,7 +138,7 @@ def test_a_proof_of_another_state_blocks(scene: Scene) -> None:
 
 @pytest.mark.slow  # damage of long ago, which this run passes with, is in the default tier
 def test_a_run_without_a_fault_passes(scene: Scene) -> None:
-    facts = runner.execute_stage(scene.home, scene.ledger, scene.run_id, "audit")
+    facts = runner.execute_stage(scene.ledger, scene.run_id, "audit")
     assert isinstance(facts, AuditFacts) and (facts.critical, facts.mode, facts.epochs) == (0, "local", [])
 
 
@@ -148,18 +148,18 @@ def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: P
     home, ledger = home_helpers.make(tmp_path / "home", '[audit]\nmode = "local"\n[edges]\nlive_for = 3\n')
     for epoch in (0, 10):
         home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
-    home_helpers.run(home, ledger, [0])
-    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [10]))
+    home_helpers.run(ledger, [0])
+    run_id = runner.begin_run(ledger, planning.plan_epochs(ledger, [10]))
     assert run_id
     for name in ("ingest", "edges", "triangles", "truss"):
-        runner.execute_stage(home, ledger, run_id, name)
+        runner.execute_stage(ledger, run_id, name)
     scene = Scene(home, ledger, Warehouse(spark, home), run_id)
     before = scene.change("trussness", altered("a = 1 AND b = 2 AND epoch = 3", epoch="epoch + 1"))
     assert judged(scene) == {ROWS}
     wrong = [row for row in ledger.checks.select(run_id=run_id) if row.suite == "proof" and not row.passed]
     assert {row.epoch for row in wrong} == {3}
     scene.restore("trussness", before)
-    runner.execute_stage(home, ledger, run_id, "audit")
+    runner.execute_stage(ledger, run_id, "audit")
 
 
 @pytest.mark.slow
@@ -169,10 +169,10 @@ def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: Sp
     rng = random.Random(seeds.one(6))
     for epoch in range(4):
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
-    home_helpers.run(home, ledger, range(3))
+    home_helpers.run(ledger, range(3))
     with ledger.database.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
-    home_helpers.run(home, ledger, [3])
+    home_helpers.run(ledger, [3])
     facts = ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts)
     assert (facts.mode, facts.proved, facts.epochs) == ("local", 1, [])
     assert set(ledger.outputs.fingerprints_of(ledger.revisions.get().revision)) >= set(COLLECTIONS), (
@@ -185,11 +185,11 @@ def test_an_epoch_without_a_change_is_recomputed_where_nothing_is_known(spark: S
     home, ledger = home_helpers.make(tmp_path / "home", '[audit]\nmode = "local"\n')
     for epoch, rows_of in enumerate(([(1, 2, None, "upsert", 0)], [], [])):
         home_helpers.put(home, epoch, rows_of)
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     with ledger.database.engine.begin() as connection:
         connection.execute(sa.delete(books.fingerprints))
     for epoch, mode in ((1, "full"), (2, "local")):
-        home_helpers.run(home, ledger, [epoch])
+        home_helpers.run(ledger, [epoch])
         assert ledger.stages.get_facts(ledger.revisions.get().run_id, AuditFacts).mode == mode
 
 
@@ -201,7 +201,7 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
     home, ledger = home_helpers.make(tmp_path / "home", f'[triangles]\nplan = "delta"\n[audit]\nmode = "{mode}"\n')
     old: list[reference.Row] = [(a, b, None, "upsert", 0) for a in range(6) for b in range(a + 1, 6)]
     home_helpers.put(home, 0, old)
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     warehouse, row = Warehouse(spark, home), ledger.revisions.get()
     spoilt = warehouse.read_snapshot("triangle_counts", row.snapshots["triangle_counts"])
     spoilt = spoilt.withColumn("diff", F.expr("if(vertex = 3, diff + 1, diff)")).localCheckpoint()
@@ -213,7 +213,7 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
     for epoch in range(1, 4):
         home_helpers.put(home, epoch, [(50 + epoch, 60 + epoch, None, "upsert", 0)])
         try:
-            home_helpers.run(home, ledger, [epoch])
+            home_helpers.run(ledger, [epoch])
         except CheckFailed:
             names = {
                 check.name

@@ -34,13 +34,13 @@ def published(ledger_only: LedgerOnly, tmp_path: Path, monkeypatch: pytest.Monke
         now = DAY + timedelta(hours=HOURS[number - 1])
         monkeypatch.setattr(clock, "read_clock", lambda: now)
         home_helpers.put(home, 1, make_clique(*range(vertices)))
-        home_helpers.run(home, ledger, [1])
+        home_helpers.run(ledger, [1])
         assert ledger.revisions.get().revision == number
 
     publish(1, 4)
     publish(2, 3)
     monkeypatch.setattr(clock, "read_clock", lambda: DAY + timedelta(hours=HOURS[2]))
-    rollback.roll_back(home, ledger, 1)
+    rollback.roll_back(ledger, 1)
     publish(4, 5)
     publish(5, 3)
     monkeypatch.setattr(clock, "read_clock", lambda: DAY + timedelta(hours=20))
@@ -77,7 +77,7 @@ def test_what_was_published_at_a_moment_is_compared_and_published_again(
         (["2026-05-01T11:15"], (2, 5)),  # with what is published now
         (["2026-05-01T10:00", "2026-05-01T12:30"], (1, 4)),
     ):
-        difference = approval._find_diff(home, ledger, approval._revisions_at(ledger, moments), None)
+        difference = approval._find_diff(ledger, approval._revisions_at(ledger, moments), None)
         assert (difference.before.row.revision, difference.after.row.revision) == revisions
     for wrong in (
         ["1", "--published-at", "2026-05-01T10:00"],

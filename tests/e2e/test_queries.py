@@ -72,10 +72,10 @@ def assert_all_rows(home: Home, batches: Batches, **texts: str) -> None:
             assert rows_of(graph, name, as_of=epoch) == by_duckdb(whole, batches, epoch), (name, epoch)
 
 
-def run_all(home: Home, ledger: Ledger) -> Revision:
+def run_all(ledger: Ledger) -> Revision:
     """Run what has landed or changed, as `altneu backfill --all` does."""
-    plan = planning.plan_run(home, ledger, lambda epoch: True)
-    revision = runner.execute_run(home, ledger, plan)
+    plan = planning.plan_run(ledger, lambda epoch: True)
+    revision = runner.execute_run(ledger, plan)
     assert isinstance(revision, Revision)
     return revision
 
@@ -103,17 +103,17 @@ def test_a_correction_changes_the_results_at_every_epoch_and_consumers_follow(
     batches = {epoch: random_batch(rng) for epoch in EPOCHS}
     texts = {"answered": ANSWERED, "hubs": HUBS, "mutual": MUTUAL, "pairs": PAIRS, "reached": REACHED}
     home, ledger = make_home(tmp_path / "home", batches, **texts)
-    first = run_all(home, ledger)
+    first = run_all(ledger)
     assert_all_rows(home, batches, **texts)
     assert ways(ledger, first) == dict.fromkeys(texts, "anew")
     graph = Graph(home.path)
     assert_explained(graph)
     shown = {"mutual": MUTUAL, "pairs": PAIRS}
-    assert_pages(home, ledger, batches, shown, lambda name, epoch: by_duckdb(shown[name], batches, epoch))
+    assert_pages(ledger, batches, shown, lambda name, epoch: by_duckdb(shown[name], batches, epoch))
     before = {name: rows_of(graph, name) for name in ("mutual", "pairs")}
     batches[1] = random_batch(rng)
     home_helpers.put(home, 1, batches[1])
-    second = run_all(home, ledger)
+    second = run_all(ledger)
     assert_all_rows(home, batches, **texts)
     assert "anew" not in ways(ledger, second).values() and ways(ledger, second)["reached"] == "recomputed"
     assert_consumers_have_all_rows(home, graph, texts, EPOCHS)
@@ -162,7 +162,6 @@ def assert_explained(graph: Graph) -> None:
 
 
 def assert_pages(
-    home: Home,
     ledger: Ledger,
     epochs: Iterable[int],
     names: Iterable[str],
@@ -171,7 +170,7 @@ def assert_pages(
     """Assert that the page of each epoch has the rows that came and went there, and the sizes up to there."""
     sizes: dict[str, list[int]] = {name: [] for name in names}
     for epoch in epochs:
-        shown = {each["query"]: each for each in epoch_document(home, ledger, epoch)["queries"]}
+        shown = {each["query"]: each for each in epoch_document(ledger, epoch)["queries"]}
         for name in names:
             now, then = rows_at(name, epoch), rows_at(name, epoch - 1)
             sizes[name].append(now.total())
@@ -187,22 +186,22 @@ def test_queries_come_change_and_go_and_a_fault_stops_the_run(
     rng = random.Random(8)
     batches = {epoch: random_batch(rng) for epoch in EPOCHS}
     home, ledger = make_home(tmp_path / "home", batches, answered=ANSWERED, mutual=MUTUAL, pairs=PAIRS)
-    first, graph = run_all(home, ledger), Graph(home.path)
+    first, graph = run_all(ledger), Graph(home.path)
     pairs = rows_of(graph, "pairs")
     wider = PAIRS.replace("< 2", "< 3")
     declare(home, mutual=f"-- who answers\n{MUTUAL.lower()}", pairs=wider, kinds=KINDS, answered=ANSWERED)
-    assert dict(planning.plan_run(home, ledger, lambda epoch: True).queries.anew)["answered"] == "it reads pairs"
-    second = run_all(home, ledger)
+    assert dict(planning.plan_run(ledger, lambda epoch: True).queries.anew)["answered"] == "it reads pairs"
+    second = run_all(ledger)
     assert ways(ledger, second) == {"mutual": "nothing", "pairs": "anew", "kinds": "anew", "answered": "anew"}
     assert_all_rows(home, batches, mutual=MUTUAL, pairs=wider, kinds=KINDS, answered=ANSWERED)
     by_spark = Counter(tuple(row) for row in Graph(home.path, spark).query("pairs").collect())
     assert by_spark == rows_of(graph, "pairs")
     assert second.snapshots["edges"] == first.snapshots["edges"]
     assert rows_of(graph, "pairs", revision=1) == pairs
-    assert planning.plan_run(home, ledger, lambda epoch: True).is_idle
+    assert planning.plan_run(ledger, lambda epoch: True).is_idle
     declare(home, kinds=KINDS)
-    assert planning.plan_run(home, ledger, lambda epoch: True).queries.dropped == ("mutual", "pairs", "answered")
-    rollback.roll_back(home, ledger, 1)
+    assert planning.plan_run(ledger, lambda epoch: True).queries.dropped == ("mutual", "pairs", "answered")
+    rollback.roll_back(ledger, 1)
     assert rows_of(graph, "pairs") == pairs
     with (
         monkeypatch.context() as patch,
@@ -210,14 +209,14 @@ def test_queries_come_change_and_go_and_a_fault_stops_the_run(
     ):
         declare(home, far="SELECT e.src, f.dst FROM edges e JOIN edges f ON f.src = e.dst")
         patch.setattr(queries, "MOST_PAIRS", 0)
-        run_all(home, ledger)
+        run_all(ledger)
     declare(home, kinds=KINDS)
     lose_a_row(monkeypatch)
     fault = (
         r"query kinds has the row \(amount .*\) 0 times, and 1 times when it is recomputed; .* landed at 0: .* line \d"
     )
     with pytest.raises(CheckFailed, match=fault):
-        run_all(home, ledger)
+        run_all(ledger)
     assert ledger.revisions.get().revision == 3
 
 
@@ -236,7 +235,7 @@ def test_all_problems_of_all_files_are_named_before_anything_starts(tmp_path: Pa
     home, ledger = home_helpers.make(tmp_path / "home")
     declare(home, fine="SELECT src FROM arcs", wrong="SELECT srx FROM arcs", Shouting="SELECT 1", edges="SELECT 1")
     with pytest.raises(UsageError) as error:
-        planning.plan_run(home, ledger, lambda epoch: True)
+        planning.plan_run(ledger, lambda epoch: True)
     text = str(error.value)
     assert "queries/wrong.sql line 1, column 8: there is no column srx; arcs has src, dst. Did you mean src?" in text
     assert "queries/Shouting.sql a query's name" in text and "queries/edges.sql a query's name" in text
@@ -247,13 +246,13 @@ def test_queries_that_read_each_other_are_named_with_those_that_read_them(tmp_pa
     home, ledger = home_helpers.make(tmp_path / "home")
     declare(home, a="SELECT src FROM b", b="SELECT src FROM a", c="SELECT src FROM b", fine="SELECT src FROM arcs")
     with pytest.raises(UsageError) as error:
-        planning.plan_run(home, ledger, lambda epoch: True)
+        planning.plan_run(ledger, lambda epoch: True)
     text = str(error.value)
     assert "queries/a.sql reads its own result: queries/a.sql, queries/b.sql read each other" in text
     assert "queries/c.sql reads b, which cannot be maintained" in text and "fine" not in text
     declare(home, alone="SELECT src FROM alone")
     with pytest.raises(UsageError, match=r"alone\.sql reads its own result"):
-        planning.plan_run(home, ledger, lambda epoch: True)
+        planning.plan_run(ledger, lambda epoch: True)
     declare(home, twice="SELECT src FROM mutul", mutual=MUTUAL)
     with pytest.raises(UsageError, match=r"there is no relation mutul; .* Did you mean mutual"):
-        planning.plan_run(home, ledger, lambda epoch: True)
+        planning.plan_run(ledger, lambda epoch: True)

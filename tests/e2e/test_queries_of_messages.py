@@ -50,9 +50,9 @@ def count(graph: Graph, name: str, **when: Any) -> int:
     return sum(row.get("copies", 1) for row in graph.arrow.query(name, **when).to_pylist())
 
 
-def audited(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> list[bool]:
+def audited(spark: SparkSession, ledger: Ledger, epochs: list[int]) -> list[bool]:
     """Whether all queries equal their texts, at each of the epochs."""
-    checks = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
+    checks = audit.audit_published(Warehouse(spark, ledger.home), ledger.revisions.get(), epochs, lambda text: None)
     return [check["passed"] for check in checks if check["name"].startswith("rows of queries")]
 
 
@@ -61,13 +61,13 @@ def audited(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) 
 def test_the_numbers_of_all_messages_before_and_after_a_correction(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger, epochs = messages_home(tmp_path / "home", '[epochs]\nevery = "1d"\n')
     declare(home, **WHOLE)
-    run_all(home, ledger)
+    run_all(ledger)
     graph, some = Graph(home.path), [epochs[15], epochs[30], epochs[-1]]
     assert {name: count(graph, name) for name in EXPECTED} == EXPECTED
-    assert audited(spark, home, ledger, some) == [True] * 3
+    assert audited(spark, ledger, some) == [True] * 3
     home_helpers.put(home, epochs[30], [])
-    run_all(home, ledger)
-    assert audited(spark, home, ledger, some) == [True] * 3
+    run_all(ledger)
+    assert audited(spark, ledger, some) == [True] * 3
     before, after = count(graph, "repeat_pairs", revision=1), count(graph, "repeat_pairs")
     diffs = [row["diff"] for row in graph.arrow.query("repeat_pairs", since_revision=1).to_pylist()]
     assert before == EXPECTED["repeat_pairs"] and after == before + sum(diffs) and {*diffs} == {1, -1}
@@ -81,8 +81,8 @@ def test_the_queries_of_the_page_equal_their_texts_on_thirty_days(spark: SparkSe
     land_people(home, epochs)
     texts = name_queries(PAGE)
     declare(home, **texts)
-    home_helpers.run(home, ledger, epochs[:29])
-    home_helpers.run(home, ledger, epochs[29:30])
-    assert audited(spark, home, ledger, [epochs[10], epochs[29]]) == [True] * 2
+    home_helpers.run(ledger, epochs[:29])
+    home_helpers.run(ledger, epochs[29:30])
+    assert audited(spark, ledger, [epochs[10], epochs[29]]) == [True] * 2
     graph = Graph(home.path)
     assert all(count(graph, name) for name in texts)

@@ -162,9 +162,11 @@ class History:
                     assert part["landed"] or part["next"].startswith("altneu explain "), (name, part)
 
 
-def recount_differences(spark: SparkSession, home: Home, ledger: Ledger, epochs: list[int]) -> list[dict[str, object]]:
+def recount_differences(spark: SparkSession, ledger: Ledger, epochs: list[int]) -> list[dict[str, object]]:
     revision = ledger.revisions.get()
-    differences, _ = recompute_published(Warehouse(spark, home), revision, published_queries(ledger, revision), epochs)
+    differences, _ = recompute_published(
+        Warehouse(spark, ledger.home), revision, published_queries(ledger, revision), epochs
+    )
     return differences
 
 
@@ -175,17 +177,17 @@ def test_a_history_with_people(spark: SparkSession, tmp_path: Path, unaudited: N
     history = History(tmp_path / "home", seeds.one(31), FEW)
     home, ledger, graph = history.home, history.ledger, Graph(history.home.path)
     history.change_epochs(EPOCHS)
-    assert ways(ledger, run_all(home, ledger)) == dict.fromkeys((*FEW, "people"), "anew")
+    assert ways(ledger, run_all(ledger)) == dict.fromkeys((*FEW, "people"), "anew")
     history.check_all_rows()
     before = {name: rows_of(graph, name) for name in FEW}
     history.change_epochs(2)
-    assert "anew" not in ways(ledger, run_all(home, ledger)).values()
+    assert "anew" not in ways(ledger, run_all(ledger)).values()
     history.check_all_rows()
     history.explain_some_rows()
-    assert_pages(home, ledger, range(EPOCHS), FEW, history.expected_rows)
+    assert_pages(ledger, range(EPOCHS), FEW, history.expected_rows)
     assert_consumers_have_all_rows(home, graph, FEW, range(EPOCHS))
     assert_changes_lead_from(before, graph)
-    assert not recount_differences(spark, home, ledger, sorted(history.batches))
+    assert not recount_differences(spark, ledger, sorted(history.batches))
 
 
 @pytest.mark.slow
@@ -195,7 +197,7 @@ def test_many_histories_of_twelve_queries(spark: SparkSession, tmp_path: Path, s
     history = History(tmp_path / "home", seed, tuple(QUERIES))
     for count in (EPOCHS - 1, 2, 2):
         history.change_epochs(count)
-        run_all(history.home, history.ledger)
+        run_all(history.ledger)
         history.check_all_rows()
     history.explain_some_rows()
-    assert not recount_differences(spark, history.home, history.ledger, sorted(history.batches))
+    assert not recount_differences(spark, history.ledger, sorted(history.batches))

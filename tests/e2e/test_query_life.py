@@ -63,16 +63,16 @@ class Life:
 
     def run(self) -> dict[str, str]:
         """Run what has landed or changed, and return the way of each query."""
-        return ways(self.ledger, run_all(self.home, self.ledger))
+        return ways(self.ledger, run_all(self.ledger))
 
     def hold(self) -> RunRecord:
-        plan = planning.plan_run(self.home, self.ledger, lambda epoch: True)
-        held = runner.execute_run(self.home, self.ledger, plan, hold=True)
+        plan = planning.plan_run(self.ledger, lambda epoch: True)
+        held = runner.execute_run(self.ledger, plan, hold=True)
         assert isinstance(held, RunRecord) and held.state is RunState.HELD
         return held
 
     def planned(self) -> dict[str, str]:
-        return dict(planning.plan_run(self.home, self.ledger, lambda epoch: True).queries.anew)
+        return dict(planning.plan_run(self.ledger, lambda epoch: True).queries.anew)
 
     def check(self, **texts: str) -> None:
         """Assert that the result of each query is DuckDB's at every epoch, also where nothing has landed."""
@@ -95,7 +95,7 @@ def test_a_text_that_was_held_and_discarded_leaves_the_published_one_as_it_was(
     declare(life.home, sent=FAR)
     held = life.hold()
     assert life.columns() == ["src", "n"]
-    approval.reject_run(life.home, life.ledger, held, "ada", "no")
+    approval.reject_run(life.ledger, held, "ada", "no")
     declare(life.home, sent=COUNT)
     assert life.planned() == {}
     life.land(3)
@@ -109,10 +109,10 @@ def test_a_text_that_was_held_is_compared_and_approved(spark: SparkSession, tmp_
     before = rows_of(Graph(life.home.path), "sent")
     declare(life.home, sent=FAR)
     held = life.hold()
-    (shown,) = approval_numbers.diff_held_run(life.home, life.ledger, held).changed_queries(spark)
+    (shown,) = approval_numbers.diff_held_run(life.ledger, held).changed_queries(spark)
     assert shown["went"] == before.total() and shown["came"] == before.total()
-    approval.approve_run(life.home, life.ledger, held, "ada", "as it should be")
-    runner.publish_held_run(life.home, life.ledger, held.run_id)
+    approval.approve_run(life.ledger, held, "ada", "as it should be")
+    runner.publish_held_run(life.ledger, held.run_id)
     life.check(sent=FAR)
     assert life.columns(revision=1) == ["src", "n"] and rows_of(Graph(life.home.path), "sent", revision=1) == before
     life.land(1)
@@ -126,7 +126,7 @@ def test_a_rollback_over_a_change_of_text_brings_back_the_text(spark: SparkSessi
     declare(life.home, sent=FAR)
     assert life.run() == {"sent": "anew"}
     life.check(sent=FAR)
-    rollback.roll_back(life.home, life.ledger, 1)
+    rollback.roll_back(life.ledger, 1)
     life.check(sent=COUNT)
     assert life.planned() == {"sent": "its text has changed"}  # the file has the later text still
     declare(life.home, sent=COUNT)
@@ -134,7 +134,7 @@ def test_a_rollback_over_a_change_of_text_brings_back_the_text(spark: SparkSessi
     life.land(3)
     assert life.run() == {"sent": "delta"}
     life.check(sent=COUNT)
-    rollback.roll_back(life.home, life.ledger, 2)
+    rollback.roll_back(life.ledger, 2)
     declare(life.home, sent=FAR)
     life.land(3)
     assert life.run() == {"sent": "delta"}
@@ -172,15 +172,15 @@ def test_of_two_runs_with_different_texts_one_wins(spark: SparkSession, tmp_path
     begun = []
     for text in (FAR, COUNT):
         declare(life.home, sent=text)
-        plan = planning.plan_run(life.home, life.ledger, lambda epoch: True)
-        begun.append(runner.begin_run(life.home, life.ledger, plan))
+        plan = planning.plan_run(life.ledger, lambda epoch: True)
+        begun.append(runner.begin_run(life.ledger, plan))
     for stage in TOGETHER:
         for run_id in begun:
             assert run_id is not None
-            runner.execute_stage(life.home, life.ledger, run_id, stage)
-    runner.execute_stage(life.home, life.ledger, str(begun[0]), "publish")
+            runner.execute_stage(life.ledger, run_id, stage)
+    runner.execute_stage(life.ledger, str(begun[0]), "publish")
     with pytest.raises(RevisionConflict):
-        runner.execute_stage(life.home, life.ledger, str(begun[1]), "publish")
+        runner.execute_stage(life.ledger, str(begun[1]), "publish")
     life.check(sent=FAR)
     life.land(4)
     assert life.run() == {"sent": "anew"}
@@ -194,15 +194,15 @@ def test_tables_of_a_dropped_query_go_when_no_revision_has_it(spark: SparkSessio
     declare(life.home, sent=FAR)
     assert life.run() == {"sent": "anew"}
     assert list_dropped_queries(life.ledger) == {"mutual": 1}
-    assert compact(life.home, life.ledger, spark, grace=0).dropped_tables == []
+    assert compact(life.ledger, spark, grace=0).dropped_tables == []
     assert rows_of(Graph(life.home.path), "mutual", revision=1) is not None and life.columns(revision=1) == ["src", "n"]
     for epoch in (3, 4):
         life.land(epoch)
         life.run()
-    assert {*compact(life.home, life.ledger, spark, grace=0).dropped_tables} == {"query_mutual", "arcs"}
+    assert {*compact(life.ledger, spark, grace=0).dropped_tables} == {"query_mutual", "arcs"}
     assert list_dropped_queries(life.ledger) == {}
     life.check(sent=FAR)
-    assert compact(life.home, life.ledger, spark, grace=0).dropped_tables == []
+    assert compact(life.ledger, spark, grace=0).dropped_tables == []
     declare(life.home, sent=FAR, mutual=f"{MUTUAL} WHERE a.src < a.dst")
     assert life.run() == {"sent": "nothing", "mutual": "anew"}
     life.check(sent=FAR, mutual=f"{MUTUAL} WHERE a.src < a.dst")
@@ -225,11 +225,11 @@ def test_killed_at_each_write_and_run_again(
     before = rows_of(Graph(life.home.path), "sent")
     life.land(1)
     declare(life.home, sent=FAR, mutual=MUTUAL, starred="SELECT src, dst FROM mutual WHERE src = 0")
-    plan = planning.plan_run(life.home, life.ledger, lambda epoch: True)
-    run_id = runner.begin_run(life.home, life.ledger, plan)
+    plan = planning.plan_run(life.ledger, lambda epoch: True)
+    run_id = runner.begin_run(life.ledger, plan)
     assert run_id is not None
     for stage in TOGETHER[:4]:
-        runner.execute_stage(life.home, life.ledger, run_id, stage)
+        runner.execute_stage(life.ledger, run_id, stage)
     written: list[str] = []
     put_rows = run_context.RunContext.put_rows
 
@@ -242,10 +242,10 @@ def test_killed_at_each_write_and_run_again(
 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(run_context.RunContext, "put_rows", die)
-        runner.execute_stage(life.home, life.ledger, run_id, "queries")
+        runner.execute_stage(life.ledger, run_id, "queries")
     assert rows_of(Graph(life.home.path), "sent") == before
     for stage in (*TOGETHER[4:], "publish"):
-        runner.execute_stage(life.home, life.ledger, run_id, stage)
+        runner.execute_stage(life.ledger, run_id, stage)
     life.check(sent=FAR, mutual=MUTUAL)
     life.land(3)
     assert "anew" not in life.run().values()
@@ -275,14 +275,14 @@ def test_what_is_recomputed_has_history_as_what_is_maintained(spark: SparkSessio
     assert life.run()["middle"] == "recomputed"
     life.check(**texts)
     del life.batches[6]
-    rollback.roll_back(life.home, life.ledger, 1)
+    rollback.roll_back(life.ledger, 1)
     assert rows_of(Graph(life.home.path), "walks") == before
     home_helpers.remove(life.home, 6)
     recompute(life, "walks")
     declare(life.home, sent=COUNT, walks=f"{REACHABLE} HAVING count(*) > 1")
     held = life.hold()
-    approval.approve_run(life.home, life.ledger, held, "ada", "fine")
-    runner.publish_held_run(life.home, life.ledger, held.run_id)
+    approval.approve_run(life.ledger, held, "ada", "fine")
+    runner.publish_held_run(life.ledger, held.run_id)
     life.check(sent=COUNT, walks=f"{REACHABLE} HAVING count(*) > 1")
     recompute(life)
     declare(life.home, sent=COUNT, walks="SELECT src, n FROM sent WHERE n > 1")
@@ -311,7 +311,7 @@ def test_vertices_have_their_names_in_what_is_recomputed(spark: SparkSession, tm
     rows: Any = [("ann", "bob", None, "upsert", 0), ("bob", "cid", None, "upsert", 0)]
     home_helpers.put(home, 0, rows)
     declare(home, walks=REACHABLE.replace(", count(*) - (SELECT min(n) FROM sent) AS more", ""))
-    run_all(home, ledger)
+    run_all(ledger)
     assert rows_of(Graph(home.path), "walks") == {("ann", 2): 1, ("bob", 1): 1}
 
 

@@ -41,7 +41,7 @@ def settings(rest: Proxy, namespace: str, **more: str) -> str:
 
 def shown(home: Home, spark: SparkSession) -> list[Any]:
     """Totals of every epoch, the trussness of every edge ever, fingerprints."""
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     row = ledger.revisions.get()
     warehouse = Warehouse(spark, home)
     truss = (
@@ -52,7 +52,7 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
     )
     prints = published_fingerprints(warehouse, row)
     assert {table: ledger.outputs.fingerprints_of(row.revision)[table] for table in prints} == prints
-    return [views.select_totals(home, ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints]
+    return [views.select_totals(ledger, all_epochs=True), sorted(map(tuple, truss.collect())), prints]
 
 
 @pytest.mark.usefixtures("unaudited", "tiny")
@@ -65,23 +65,23 @@ def test_a_history_is_that_beside_the_ledger(spark: SparkSession, tmp_path: Path
     for home, ledger in both:
         for epoch, rows in enumerate(batches[:3]):
             home_helpers.put(home, epoch, rows)
-        home_helpers.run(home, ledger, [0, 1, 2])
+        home_helpers.run(ledger, [0, 1, 2])
         home_helpers.put(home, 1, batches[3])
-        home_helpers.run(home, ledger, [1])
+        home_helpers.run(ledger, [1])
     home, ledger = both[1]
     assert shown(home, spark) == shown(both[0][0], spark)
     assert home_identity.find_identity(home).catalog.startswith(home_identity.REST_PREFIX)  # type: ignore[union-attr]
     assert DuckTables(home).collect_rows(DuckTables(home).read_table("edges", ledger.revisions.get()))
     for home, ledger in both:
-        rollback.roll_back(home, ledger, 1)
+        rollback.roll_back(ledger, 1)
         for table, pin in ledger.revisions.get().snapshots.items():  # without Spark, by the server
             refs = refs_without_spark.open_branches(home).load_metadata(table).ref_snapshots()
             assert (refs["main"], refs[f"r{ledger.revisions.get().revision}"]) == (pin, pin), (home.path, table)
-        compact(home, ledger, spark)
+        compact(ledger, spark)
     home, ledger = both[1]
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
     assert Warehouse(spark, home).remove_orphans("edges") == 0
-    found = file_inventory.take_inventory(home, ledger)
+    found = file_inventory.take_inventory(ledger)
     assert found.files > 5 and not found.missing_files
 
 
@@ -95,15 +95,15 @@ def test_a_home_moves_into_a_catalog_and_out_of_it(
     home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in range(history):
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
-        home_helpers.run(home, ledger, [epoch])
+        home_helpers.run(ledger, [epoch])
     rest.faults = lambda method, path: faults.choices([None, "503", "cut"], [95, 3, 2])[0] if method == "GET" else None
     to = move_target.parse_target(tmp_path / "there", [f"{rest.endpoint}?namespace=moved{history}"])
     there = move_home(home, to, lambda text: None)
     assert there is not None and [*there.proved_tables] == [*range(1, history + 1)]
     assert shown(there.home, spark) == shown(home, spark)
     home_helpers.put(there.home, 0, draw_batch(rng, **BATCH))
-    home_helpers.run(there.home, Ledger(there.home.database), [0])
-    compact(there.home, Ledger(there.home.database), spark)
+    home_helpers.run(Ledger(there.home), [0])
+    compact(Ledger(there.home), spark)
     other = move_target.parse_target(tmp_path / "other", [f"{rest.endpoint}?namespace=moved{history}"])
     with pytest.raises(UsageError, match=f"the namespace moved{history} of http.* has a table .* of another home"):
         move_home(home, other, lambda text: None)
@@ -114,7 +114,7 @@ def test_a_home_moves_into_a_catalog_and_out_of_it(
         there = twice
     back = move_home(there.home, move_target.parse_target(tmp_path / "back", []), lambda text: None)
     assert back is not None and shown(back.home, spark) == shown(there.home, spark)
-    home_helpers.run(back.home, Ledger(back.home.database), [0], remove=True)
+    home_helpers.run(Ledger(back.home), [0], remove=True)
 
 
 @pytest.mark.usefixtures("unaudited", "tiny")
@@ -122,13 +122,13 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
     """Another home's namespace, another kind of catalog, a catalog that is gone or refuses: nothing is lost."""
     home, ledger = home_helpers.make(tmp_path / "home", settings(rest, "b"))
     home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 1), (1, 3, None, "upsert", 2)])
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     before = shown(home, spark)
 
     other, books = home_helpers.make(tmp_path / "other", settings(rest, "b"))
     home_helpers.put(other, 0, [(4, 5, None, "upsert", 0)])
     with pytest.raises(UsageError, match="the namespace b of the catalog has a table upserts of another home"):
-        home_helpers.run(other, books, [0])
+        home_helpers.run(books, [0])
 
     def again(text: str) -> Home:
         (home.path / "altneu.toml").write_text(text)
@@ -186,17 +186,17 @@ def test_an_answer_that_is_lost(spark: SparkSession, tmp_path: Path, rest: Proxy
         rows = draw_batch(rng, **BATCH)
         for each in (home, expected):
             home_helpers.put(each, epoch, rows)
-        home_helpers.run(expected, books, [epoch])
+        home_helpers.run(books, [epoch])
         if epoch:
             rest.faults = lambda method, path: "lost" if method == "POST" and rng.random() < 0.1 else None
             for _ in range(3):
                 try:
-                    home_helpers.run(home, ledger, [epoch])
+                    home_helpers.run(ledger, [epoch])
                     break
                 except Exception as error:
                     print(f"epoch {epoch}: {error}")
         rest.faults = lambda method, path: None
-        home_helpers.run(home, ledger, [epoch])
+        home_helpers.run(ledger, [epoch])
     assert shown(home, spark)[:2] == shown(expected, spark)[:2]
 
 

@@ -60,19 +60,19 @@ def test_the_same_as_from_a_folder(spark: SparkSession, tmp_path: Path, s3: str,
     raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
     seen = []
     for home, ledger in homes_:
-        home_helpers.run(home, ledger, [1, 2, 3])
+        home_helpers.run(ledger, [1, 2, 3])
         landing.land(home, [raw], landing.LandOptions(epoch=1))
-        first = home_helpers.run(home, ledger, [1])
+        first = home_helpers.run(ledger, [1])
         raw_again = "src,dst\n1,2\n1,5\n"  # one row less, in another file of the store under the name of before
         raw.write_text(raw_again)
         landing.land(home, [raw], landing.LandOptions(epoch=1))
-        second = home_helpers.run(home, ledger, [1])
+        second = home_helpers.run(ledger, [1])
         raw.write_text("src,dst\n1,2\n1,3\n1,5\n")
         assert first and second
-        assert [entry.state for entry in compare_with_ledger(home, ledger)[1].values()] == ["published"] * 3
+        assert [entry.state for entry in compare_with_ledger(ledger)[1].values()] == ["published"] * 3
         ingests = [ledger.stages.get_facts(row.run_id, IngestFacts) for row in (first, second)]
         facts = [(each.rows, each.quarantined, each.changed_rows, each.rows_before) for each in ingests]
-        totals = views.select_totals(home, ledger, all_epochs=True)
+        totals = views.select_totals(ledger, all_epochs=True)
         digests = {epoch: batch.digest for epoch, batch in ledger.outputs.published_batches().items()}
         seen.append((facts, totals, digests, ledger.outputs.fingerprints_of(second.revision)))
     assert seen[0] == seen[1]
@@ -88,8 +88,8 @@ def test_a_store_that_fails_while_it_is_read(spark: SparkSession, tmp_path: Path
     landing.digest_batches(ledger, landing.list_batches(home).values())
     store.faults = lambda method, path: "503" if ".csv" in path and method == "GET" else None
     with pytest.raises(Unavailable, match="the object store does not return it"):
-        home_helpers.run(home, ledger, [1])
-    assert Ledger(home.database).revisions.get().revision == 0
+        home_helpers.run(ledger, [1])
+    assert Ledger(home).revisions.get().revision == 0
     store.faults = lambda method, path: None
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     assert ledger.revisions.get().revision == 1

@@ -40,7 +40,7 @@ BATCH: dict[str, Any] = {"vertices": range(8), "size": 14, "deletes": 0.2, "loop
 
 def shown(home: Home, spark: SparkSession) -> list[Any]:
     """All that is published: totals of every epoch, the trussness of every edge ever, fingerprints, revisions."""
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     row = ledger.revisions.get()
     warehouse = Warehouse(spark, home)
     truss = (
@@ -52,7 +52,7 @@ def shown(home: Home, spark: SparkSession) -> list[Any]:
     prints = published_fingerprints(warehouse, row)
     assert {table: ledger.outputs.fingerprints_of(row.revision)[table] for table in prints} == prints
     return [
-        views.select_totals(home, ledger, all_epochs=True),
+        views.select_totals(ledger, all_epochs=True),
         sorted(map(tuple, truss.collect())),
         prints,
         row.revision,
@@ -73,16 +73,16 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     for home, ledger in both:
         for epoch, rows in enumerate(batches[0]):
             home_helpers.put(home, epoch, rows)
-        home_helpers.run(home, ledger, [0, 1, 2])
+        home_helpers.run(ledger, [0, 1, 2])
         home_helpers.put(home, 1, batches[1][0])
-        home_helpers.run(home, ledger, [1])
+        home_helpers.run(ledger, [1])
     assert shown(both[1][0], spark) == shown(both[0][0], spark)
     home, ledger = both[1]
     assert not list(home.path.rglob("*.parquet")), "all rows are in S3"
-    compact(home, ledger, spark)
+    compact(ledger, spark)
     assert shown(home, spark)[:2] == shown(both[0][0], spark)[:2]
     assert Warehouse(spark, home).remove_orphans("edges") == 0
-    found = file_inventory.take_inventory(home, ledger)
+    found = file_inventory.take_inventory(ledger)
     assert found.files > 20 and not found.missing_files
 
     store.faults = lambda method, path: None
@@ -100,7 +100,7 @@ def test_a_history_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, 
     gone = {name for name in filesystem.list_sizes(moved) if re.match(r"graph/trussness/data/.*parquet", name)}
     for name in gone:
         (store.folder / s3.rpartition("/")[2] / "elsewhere" / name).unlink()
-    missing = file_inventory.take_inventory(elsewhere, ledger).missing_files
+    missing = file_inventory.take_inventory(Ledger(elsewhere)).missing_files
     assert missing.keys() == {"trussness"} and set(missing["trussness"]) <= {f"{moved}/{name}" for name in gone}
 
     (home.path / "altneu.db").unlink()
@@ -112,7 +112,7 @@ def test_nothing_holds_the_keys(spark: SparkSession, tmp_path: Path, s3: str) ->
     """Neither the session's settings nor what is stored."""
     home, ledger = home_helpers.make(tmp_path / "home", f'[storage]\nwarehouse = "{s3}"\n')
     home_helpers.put(home, 0, [(1, 2, None, "upsert", 0)])
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     secret = os.environ["AWS_SECRET_ACCESS_KEY"]
     assert secret not in json.dumps(dict(spark.sparkContext.getConf().getAll()))
     assert secret not in str(spark.sql("SET -v").collect()) + str(spark.sql("SET").collect())
@@ -128,9 +128,9 @@ def test_the_demo_in_s3_is_that_on_a_disk(spark: SparkSession, tmp_path: Path, s
         home = demo.with_daily_epochs(home_helpers.make(tmp_path / name, toml)[0])
         demo.land_messages(home)
         ledger = home_identity.open_ledger(home, writes=True)
-        assert runner.execute_run(home, ledger, planning.plan_run(home, ledger, lambda epoch: True)) is not None
+        assert runner.execute_run(ledger, planning.plan_run(ledger, lambda epoch: True)) is not None
         seen.append(shown(home, spark))
-        assert not file_inventory.take_inventory(home, ledger).missing_files
+        assert not file_inventory.take_inventory(ledger).missing_files
     assert seen[0] == seen[1]
 
 
@@ -141,7 +141,7 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in range(2):
         home_helpers.put(home, epoch, draw_batch(rng, **BATCH))
-        home_helpers.run(home, ledger, [epoch])
+        home_helpers.run(ledger, [epoch])
     faults = random.Random(seeds.one())
     store.faults = lambda method, path: faults.choices([None, "503", "cut"], [94, 3, 3])[0]
     there = move_home(home, move_target.parse_target(tmp_path / "there", [f"{s3}/moved"]), lambda text: None)
@@ -154,7 +154,7 @@ def test_a_home_moves_into_s3_and_back(spark: SparkSession, tmp_path: Path, s3: 
     raw = tmp_path / "raw.csv"
     raw.write_text("src,dst\n" + "".join(f"{a},{b}\n" for a, b, *_ in draw_batch(rng, **BATCH)))
     landing.land(there.home, [raw], landing.LandOptions(epoch=0))
-    home_helpers.run(there.home, Ledger(there.home.database), [0])
+    home_helpers.run(Ledger(there.home), [0])
     back = move_home(there.home, move_target.parse_target(tmp_path / "back", []), lambda text: None)
     assert back is not None and [*back.proved_tables] == [1, 2, 3]
     assert shown(back.home, spark) == shown(there.home, spark)

@@ -33,12 +33,12 @@ from tests.reference import Row
 pytestmark = pytest.mark.usefixtures("tiny")
 
 
-def read_tables(home: Home, ledger: Ledger, ref: str = "main") -> dict[str, list[dict[str, Any]]]:
+def read_tables(ledger: Ledger, ref: str = "main") -> dict[str, list[dict[str, Any]]]:
     """The serving tables as pyiceberg reads a branch or tag."""
-    where = external_access.external_access(home, ledger).catalog
+    where = external_access.external_access(ledger).catalog
     catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
     found = {}
-    for name in home.config.publish.tables:
+    for name in ledger.home.config.publish.tables:
         table = catalog.load_table(("graph", name))
         snapshot = table.snapshot_by_name(ref)
         assert snapshot is not None, (name, ref)
@@ -61,14 +61,14 @@ class ServingTablesWorld:
     def publish(self, batches: History) -> None:
         self.land_batches(batches)
         self.history |= batches
-        home_helpers.run(self.home, self.ledger, batches)
+        home_helpers.run(self.ledger, batches)
 
     def reopen(self, path: Path) -> None:
         self.home = Home.open(path)
-        self.ledger = Ledger(self.home.database)
+        self.ledger = Ledger(self.home)
 
     def assert_right(self, ref: str = "main", history: History | None = None, since: int | None = None) -> None:
-        found = read_tables(self.home, self.ledger, ref)
+        found = read_tables(self.ledger, ref)
         assert_serving_tables(self.home, found, history or self.history, *self.rule, since=since)
 
 
@@ -95,14 +95,14 @@ def test_a_home_that_is_corrected_rolled_back_compacted_and_moved(
     world.publish(draw(2, 3, 6, 8) | {7: []})  # late, replaced, new and empty
     world.assert_right()
     second = dict(world.history)
-    rollback.roll_back(world.home, ledger, 1)
+    rollback.roll_back(ledger, 1)
     world.history = first
     world.assert_right()
     assert count_stored_motifs(world) == stored > 0, "a plan knows what is stored"
-    rollback.roll_back(world.home, ledger, 2)
+    rollback.roll_back(ledger, 2)
     world.history = second
     world.assert_right()
-    compact(world.home, ledger, spark, 0.0)
+    compact(ledger, spark, 0.0)
     since = ledger.revisions.get().since
     assert since == 5
     world.assert_right(since=since)
@@ -132,30 +132,30 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
     world.reopen(home.path)
     world.publish(draw(5, 4))
     assert not {*home.config.publish.tables} & {*ledger.revisions.get().snapshots}
-    assert not any(read_tables(home, ledger).values())  # not kept up: nothing rather than what was
+    assert not any(read_tables(ledger).values())  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
     world.reopen(home.path)
     before = dict(world.history)
     world.land_batches(more := {3: draw_batch(rng, values=True), 7: []})
-    run = home_helpers.hold(world.home, ledger, more)
-    assert not any(read_tables(home, ledger).values())  # nobody sees it
-    approval.approve_run(world.home, ledger, run, None, None)
-    runner.publish_held_run(world.home, ledger, run.run_id)
+    run = home_helpers.hold(ledger, more)
+    assert not any(read_tables(ledger).values())  # nobody sees it
+    approval.approve_run(ledger, run, None, None)
+    runner.publish_held_run(ledger, run.run_id)
     world.history |= more
     world.assert_right()
     world.assert_right("r3")
 
     said: list[str] = []
-    rollback.roll_back(world.home, ledger, 2, said.append)
+    rollback.roll_back(ledger, 2, said.append)
     assert any("vertex_history" in line and "altneu rebuild" in line for line in said)
-    assert not any(read_tables(home, ledger).values())
-    rollback.roll_back(world.home, ledger, 1)
+    assert not any(read_tables(ledger).values())
+    rollback.roll_back(ledger, 1)
     world.history = first
     world.assert_right()
     assert count_stored_motifs(world) == stored > 0, "a plan knows what is stored"
     world.publish({epoch: before[epoch] for epoch in (4, 5)} | draw(2, 6, 8))  # late, on what was rolled back to
     world.assert_right()
-    compact(world.home, ledger, spark, 0.0)
+    compact(ledger, spark, 0.0)
     since = ledger.revisions.get().since
     assert since == 5
     world.assert_right(since=since)
@@ -170,7 +170,7 @@ def test_a_home_from_its_first_run_to_its_last(spark: SparkSession, unaudited: N
 def count_stored_motifs(world: ServingTablesWorld) -> int:
     """How many rows of motifs a plan says are stored."""
     home_helpers.put(world.home, 9, [(1, 9, 0, "upsert", 0)])
-    plan = forecast_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [9]))
+    plan = forecast_run(world.ledger, planning.plan_epochs(world.ledger, [9]))
     return next(each.stored_rows for each in plan.decisions if isinstance(each, MotifsChoice))
 
 
@@ -206,7 +206,7 @@ def test_the_recipes_of_the_page_of_other_programs(
     published: ServingTablesWorld, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As they stand there."""
-    said = external_access.external_access(published.home, published.ledger).to_dict()
+    said = external_access.external_access(published.ledger).to_dict()
     monkeypatch.setattr("subprocess.check_output", lambda command: json.dumps(said))
     page = (Path(__file__).parents[2] / "docs" / "engines.md").read_text()
     first, second = re.findall(
@@ -245,42 +245,42 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     before = dict(world.history)
     world.publish({3: draw_batch(rng, values=True), 6: draw_batch(rng, values=True)})
     world.assert_right()
-    rollback.roll_back(home, ledger, 2)  # has its own snapshots
+    rollback.roll_back(ledger, 2)  # has its own snapshots
     world.history = before
     world.assert_right()
     world.publish({3: draw_batch(rng, values=True), 6: draw_batch(rng, values=True)})  # on what was rolled back to
     shared = dict(world.history)
     world.publish({7: draw_batch(rng, values=True)})
     at = ledger.revisions.get().revision
-    compact(home, ledger, spark, 0.0)
+    compact(ledger, spark, 0.0)
     since = ledger.revisions.get().since
     assert since == 4
     world.assert_right(since=since)
-    assert len(read_tables(home, ledger)["vertex_history"]) < 100
-    rollback.roll_back(home, ledger, at - 1)  # shares its tables with the newest one
+    assert len(read_tables(ledger)["vertex_history"]) < 100
+    rollback.roll_back(ledger, at - 1)  # shares its tables with the newest one
     now, world.history = world.history, shared
     world.assert_right(since=since)
     # after what was folded
     world.publish({7: now[7], 8: draw_batch(rng, values=True), 5: draw_batch(rng, values=True)})
     world.assert_right(since=since)
-    written = read_tables(home, ledger)
+    written = read_tables(ledger)
 
     (home.path / "altneu.toml").write_text(toml)
     world.home = Home.open(home.path)
     home_helpers.put(world.home, 8, rows := draw_batch(rng, values=True))
-    home_helpers.run(world.home, ledger, [8])
+    home_helpers.run(ledger, [8])
     world.history[8] = rows
     assert not {*home.config.publish.tables} & {*ledger.revisions.get().snapshots}
-    assert read_tables(home, ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
+    assert read_tables(ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
     world.home = Home.open(home.path)
     world.publish({9: draw_batch(rng, values=True)})
     world.assert_right(since=since)
-    home_helpers.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
+    home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=False))
     world.assert_right(since=since)
     home.path.rename(tmp_path / "elsewhere")
     world.home = Home.open(tmp_path / "elsewhere")
-    world.ledger = Ledger(world.home.database)
+    world.ledger = Ledger(world.home)
     relocate_home(world.home)
     world.assert_right(since=since)
     world.publish({10: draw_batch(rng, values=True)})
@@ -292,20 +292,20 @@ def test_rollback_to_before_they_were_switched_on(spark: SparkSession, unaudited
     home, ledger = home_helpers.make(tmp_path / "home")
     first: History = {1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]}
     home_helpers.put(home, 1, first[1])
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     world = ServingTablesWorld(home.path, "")
     world.history = dict(first)
     world.publish({2: [(1, 3, None, "upsert", 0)]})
     world.assert_right()
     world.assert_right("r2")
     said: list[str] = []
-    rollback.roll_back(world.home, ledger, 1, said.append)
+    rollback.roll_back(ledger, 1, said.append)
     assert any("vertex_history" in line and "altneu rebuild" in line for line in said)
-    assert not any(read_tables(world.home, ledger).values())
+    assert not any(read_tables(ledger).values())
     world.history = dict(first)
-    home_helpers.run_as_planned(world.home, ledger, planning.plan_rebuild(world.home, ledger, from_landing=False))
+    home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=False))
     world.assert_right()
-    rollback.roll_back(world.home, ledger, 0)
+    rollback.roll_back(ledger, 0)
     refs = [refs_without_spark.open_branches(home).load_metadata(table) for table in world.home.config.publish.tables]
     assert all(each.main_snapshot() == each.first_snapshot() for each in refs)
 
@@ -316,7 +316,7 @@ def test_audited_as_the_rest(altneu: Altneu, tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", ALL + '[motifs]\npath = "a-b, b-c"\n[values]\nw = "long"\n')
     for epoch in range(3):
         home_helpers.put(home, epoch, [(a, b, epoch, "upsert", 0) for a in range(epoch, 4) for b in range(a)])
-    assert home_helpers.run(home, ledger, range(3))  # at once: no file holds rows that were taken out since
+    assert home_helpers.run(ledger, range(3))  # at once: no file holds rows that were taken out since
     checks = {row.name: row for row in ledger.checks.select() if row.suite == "plain"}
     assert len(checks) == 3 and all(row.passed for row in checks.values())
     assert altneu("audit").code == 0
@@ -337,11 +337,11 @@ def test_a_plan_after_a_rollback_knows_what_is_stored(altneu: Altneu, unaudited:
     home, ledger = home_helpers.make(tmp_path / "home", '[motifs]\npath = "a-b, b-c"\n')
     for epoch in range(2):
         home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a in range(3 + epoch) for b in range(a)])
-        assert home_helpers.run(home, ledger, [epoch])
+        assert home_helpers.run(ledger, [epoch])
     home_helpers.put(home, 2, [(1, 9, None, "upsert", 0)])
 
     def stored() -> int:
-        plan = forecast_run(home, ledger, planning.plan_epochs(home, ledger, [2]))
+        plan = forecast_run(ledger, planning.plan_epochs(ledger, [2]))
         return next(each.stored_rows for each in plan.decisions if isinstance(each, MotifsChoice))
 
     before = stored()
@@ -362,7 +362,7 @@ def test_a_fault_in_a_run_stops_it(spark: SparkSession, tmp_path: Path, monkeypa
     monkeypatch.setattr(serving_tables, "_rows_after_run", wrong)
     home_helpers.put(world.home, 2, [(1, 4, None, "upsert", 0)])
     with pytest.raises(CheckFailed, match="vertex_history says"):
-        home_helpers.run(world.home, world.ledger, [2])
+        home_helpers.run(world.ledger, [2])
     assert world.ledger.revisions.get().revision == 1
     world.assert_right()
     monkeypatch.undo()
@@ -376,7 +376,7 @@ def test_held_and_discarded(altneu: Altneu, unaudited: None, tmp_path: Path) -> 
     world.publish({1: [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)]})
     for command in ("discard", "publish"):
         home_helpers.put(world.home, 2, rows := [(1, 3, None, "upsert", 0)])
-        home_helpers.hold(world.home, world.ledger, [2])
+        home_helpers.hold(world.ledger, [2])
         world.assert_right()  # nobody sees it
         assert altneu(command).code == 0
     world.history[2] = rows
@@ -396,7 +396,7 @@ def test_moved(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
     assert altneu("move", str(new)).code == 0
     world.home.path.rename(tmp_path / "gone")  # nothing leads back
     world.home = Home.open(new)
-    world.ledger = Ledger(world.home.database)
+    world.ledger = Ledger(world.home)
     world.assert_right()
     world.assert_right("r2", history)
     world.publish({3: draw_batch(rng, values=True), 5: draw_batch(rng, values=True)})

@@ -59,11 +59,11 @@ def rows(text: str) -> str:
     return "\n".join([",".join([head, *AWKWARD]), *full]) + "\n"
 
 
-def published(home: Home, ledger: Ledger, spark: SparkSession) -> list[str]:
+def published(ledger: Ledger, spark: SparkSession) -> list[str]:
     """The failed checks of a full audit of what is published."""
     row = ledger.revisions.get()
     epochs = list(ledger.outputs.published_batches())
-    results = audit.audit_published(Warehouse(spark, home), row, epochs, lambda text: None)
+    results = audit.audit_published(Warehouse(spark, ledger.home), row, epochs, lambda text: None)
     return [result["name"] for result in results if not result["passed"]]
 
 
@@ -76,24 +76,23 @@ def test_value_columns_of_unusual_names(
     folder = home.landing / "epoch=1"
     folder.mkdir(parents=True)
     (folder / "rows.csv").write_text(rows(ROWS), encoding="utf-8")
-    home_helpers.run(home, ledger, [1])
-    (point,) = views.select_totals(home, ledger)
+    home_helpers.run(ledger, [1])
+    (point,) = views.select_totals(ledger)
     assert (point["edges"], point["triangles"], point["motifs"]["both"]) == (3, 1, 1)
     assert point["motifs"]["path"] > 0
     (folder / "rows.csv").write_text(rows(ROWS.replace("3,4,7,", "3,4,8,")), encoding="utf-8")  # replaced
-    home_helpers.run(home, ledger, [1])
-    assert views.select_totals(home, ledger)[0]["edges"] == 4
+    home_helpers.run(ledger, [1])
+    assert views.select_totals(ledger)[0]["edges"] == 4
     toml = home.path / "altneu.toml"
     toml.write_text(NAMES.replace("[edges]", '"né à" = "boolean"\n[edges]'), encoding="utf-8")
     home = Home.open(home.path)
+    ledger = Ledger(home)
     home_helpers.put(home, 2, [])
-    home_helpers.run(home, ledger, [2])  # another column was declared
-    assert published(home, ledger, spark) == []
-    before = views.select_totals(home, ledger)
-    runner.execute_run(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
-    assert [{**row, "revision": 0} for row in views.select_totals(home, ledger)] == [
-        {**row, "revision": 0} for row in before
-    ]
+    home_helpers.run(ledger, [2])  # another column was declared
+    assert published(ledger, spark) == []
+    before = views.select_totals(ledger)
+    runner.execute_run(ledger, planning.plan_rebuild(ledger, from_landing=True))
+    assert [{**row, "revision": 0} for row in views.select_totals(ledger)] == [{**row, "revision": 0} for row in before]
 
     def said(*command: str) -> str:
         capsys.readouterr()
@@ -114,7 +113,7 @@ def test_a_run_refuses_a_condition_that_spark_does_not_take(spark: SparkSession,
     home, ledger = home_helpers.make(tmp_path / "home", '[values]\nw = "long"\n[edges]\nwhere = "no_such(w) > 1"\n')
     home_helpers.put(home, 1, [(1, 2, 3, "upsert", 0)])
     with pytest.raises(UsageError, match=r"\[edges\] where = 'no_such\(w\) > 1': .*no_such") as refused:
-        home_helpers.run(home, ledger, [1])
+        home_helpers.run(ledger, [1])
     assert str(home.path / "altneu.toml") in (refused.value.next or "")
     assert ledger.revisions.get().revision == 0
 
@@ -158,12 +157,12 @@ def test_a_value_may_get_another_type_until_something_is_published(tmp_path: Pat
     """The first run has made the tables, and was stopped: the next one reads the values by the new type."""
     home, ledger = home_helpers.make(tmp_path / "home", '[values]\nw = "long"\n')
     home_helpers.put(home, 1, [(1, 2, 7, "upsert", 0)])
-    stopped = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [1]))
+    stopped = runner.begin_run(ledger, planning.plan_epochs(ledger, [1]))
     assert stopped is not None
-    runner.execute_stage(home, ledger, stopped, "ingest")
+    runner.execute_stage(ledger, stopped, "ingest")
 
     home, ledger = home_helpers.make(home.path, '[values]\nw = "double"\n')
     home_helpers.put(home, 1, [(1, 2, 7.5, "upsert", 0)])  # type: ignore[list-item]
-    revision, tables = home_helpers.run(home, ledger, [1]), DuckTables(home)
+    revision, tables = home_helpers.run(ledger, [1]), DuckTables(home)
     assert revision is not None
     assert tables.to_arrow(tables.read_table("upserts", revision))["w"].to_pylist() == [7.5]

@@ -49,11 +49,11 @@ class Scene:
         self.home, self.ledger = home_helpers.make(path, TOML)
         for epoch in range(0, LAST + 1, 2):  # holes, in which edges expire
             home_helpers.put(self.home, epoch, draw_batch(self.rng, **BATCH))
-        home_helpers.run(self.home, self.ledger, range(0, LAST + 1, 2))
+        home_helpers.run(self.ledger, range(0, LAST + 1, 2))
         self.warehouse = Warehouse(spark, self.home)
 
     def totals(self) -> list[dict[str, Any]]:
-        rows = views.select_totals(self.home, self.ledger, all_epochs=True)
+        rows = views.select_totals(self.ledger, all_epochs=True)
         return [{key: value for key, value in row.items() if key != "revision"} for row in rows]
 
     def batches(self) -> list[tuple[int, int, int]]:
@@ -165,7 +165,7 @@ def test_damage_is_found_and_repaired(scene: Scene, damage: str) -> None:
     assert scene.command("repair") == 0, scene.seed
     assert (scene.totals(), scene.batches()) == right, scene.seed
     home_helpers.put(scene.home, LAST, draw_batch(scene.rng, **BATCH))  # and later runs go on
-    home_helpers.run(scene.home, scene.ledger, [LAST])
+    home_helpers.run(scene.ledger, [LAST])
     assert scene.failed() == set(), scene.seed
 
 
@@ -178,7 +178,7 @@ def test_a_fault_in_the_reading_of_motifs_shows(
     home, ledger = home_helpers.make(tmp_path / "home", '[motifs]\npath = ["a-b, b-c", "x-y, y-z"]\n')
     home_helpers.put(home, 1, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
     with pytest.raises(CheckFailed, match="critical"):
-        home_helpers.run(home, ledger, [1])
+        home_helpers.run(ledger, [1])
     (run,) = ledger.runs.list_all()
     failed = {check.name for check in ledger.checks.select(run_id=run.run_id) if not check.passed}
     assert failed == {f"motif totals {EQUAL}", f"motif counts of vertices {EQUAL}"}

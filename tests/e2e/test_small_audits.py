@@ -25,9 +25,9 @@ def silently(text: str) -> None:
     pass
 
 
-def audit_small(home: Home, ledger: Ledger) -> list[Check] | None:
+def audit_small(ledger: Ledger) -> list[Check] | None:
     revision = ledger.revisions.get()
-    return audit_engine.audit_without_spark(home, ledger, revision, audit.auditable_epochs(ledger, revision), silently)
+    return audit_engine.audit_without_spark(ledger, revision, audit.auditable_epochs(ledger, revision), silently)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_it_says_what_spark_says(published: tuple[Home, Ledger], spark: Any) -> 
     revision = ledger.revisions.get()
     epochs = audit.auditable_epochs(ledger, revision)
     by_spark = audit.audit_published(Warehouse(spark, home), revision, epochs, silently)
-    assert by_spark and audit_small(home, ledger) == by_spark and all(check["passed"] for check in by_spark)
+    assert by_spark and audit_small(ledger) == by_spark and all(check["passed"] for check in by_spark)
 
 
 @pytest.mark.parametrize("table", COLUMNS)
@@ -60,7 +60,7 @@ def test_a_row_that_was_changed_is_found(
         return tables
 
     monkeypatch.setattr(audit_engine, "_read_tables", read_changed)
-    checks = audit_small(*published)
+    checks = audit_small(published[1])
     assert checks is not None and any(not check["passed"] for check in checks)
 
 
@@ -71,20 +71,19 @@ def with_setting(home: Home, section: str, **values: object) -> Home:
 
 def test_what_is_left_to_spark(published: tuple[Home, Ledger], monkeypatch: pytest.MonkeyPatch) -> None:
     home, ledger = published
-    assert audit_small(with_setting(home, "audit", engine="spark"), ledger) is None
-    assert audit_small(with_setting(home, "vertices", ids="string"), ledger) is None
+    assert audit_small(Ledger(with_setting(home, "audit", engine="spark"))) is None
+    assert audit_small(Ledger(with_setting(home, "vertices", ids="string"))) is None
     revision = ledger.revisions.get()
     served = replace(revision, snapshots={**revision.snapshots, "edge_now": 1})
-    assert audit_engine.audit_without_spark(home, ledger, served, [1, 2, 3], silently) is None
+    assert audit_engine.audit_without_spark(ledger, served, [1, 2, 3], silently) is None
     monkeypatch.setattr(audit_engine, "MOST_EDGES", 3)
-    assert audit_small(home, ledger) is None
+    assert audit_small(ledger) is None
 
 
 def test_a_home_that_only_spark_can_audit_is_wrong_use_where_duckdb_is_to_do_it(published: tuple[Home, Ledger]) -> None:
-    home, ledger = published
-    home = with_setting(with_setting(home, "audit", engine="duckdb"), "edges", where="abs(src) > 0")
+    conditioned = with_setting(with_setting(published[0], "audit", engine="duckdb"), "edges", where="abs(src) > 0")
     with pytest.raises(UsageError, match="DuckDB cannot audit"):
-        audit_small(home, ledger)
+        audit_small(Ledger(conditioned))
 
 
 def test_where_the_engines_disagree_what_was_found_counts(
@@ -98,7 +97,7 @@ def test_where_the_engines_disagree_what_was_found_counts(
         cli.main(line)
     assert not ended.value.code
     assert "3 epoch(s) audited at revision 2: all equal" in capsys.readouterr().out
-    passed = audit_small(*published)
+    passed = audit_small(published[1])
     monkeypatch.setattr(audit, "audit_published", lambda *_, **__: passed)
     monkeypatch.setattr(audit_engine, "_read_tables", lambda *_: empty_tables(*published))
     with pytest.raises(SystemExit) as ended:

@@ -60,8 +60,8 @@ def names(home: Home) -> dict[str, dict[str, int]]:
 class Others:
     """A reader that knows the catalog and nothing of the ledger: pyiceberg and DuckDB."""
 
-    def __init__(self, home: Home, ledger: Ledger) -> None:
-        said = external_access.external_access(home, ledger)
+    def __init__(self, ledger: Ledger) -> None:
+        said = external_access.external_access(ledger)
         where = said.catalog
         self.catalog = load_catalog(where["name"], type="sql", uri=where["uri"], warehouse=where["warehouse"])
         self.frontier = said.frontier
@@ -90,9 +90,10 @@ def published(home: Home, revision: int) -> dict[str, Rows]:
     }
 
 
-def check(home: Home, ledger: Ledger, *tagged: int) -> None:
+def check(ledger: Ledger, *tagged: int) -> None:
     """`main` is the newest revision and no more, and just these have a tag, in every table."""
-    newest, others, found = ledger.revisions.get(), Others(home, ledger), names(home)
+    home = ledger.home
+    newest, others, found = ledger.revisions.get(), Others(ledger), names(home)
     for table, refs in found.items():
         assert refs["main"] == newest.snapshots[table], table
         assert {name for name in refs if not name.startswith("going_")} == {"main", *(f"r{r}" for r in tagged)}, table
@@ -102,7 +103,7 @@ def check(home: Home, ledger: Ledger, *tagged: int) -> None:
         for revision in tagged:
             if ledger.revisions.get(revision).frontier == newest.frontier:
                 assert others.rows(table, f"r{revision}") == published(home, revision)[table], (table, revision)
-    assert external_access.external_access(home, ledger).tags == [f"r{revision}" for revision in tagged]
+    assert external_access.external_access(ledger).tags == [f"r{revision}" for revision in tagged]
 
 
 def test_main_and_tags_are_what_is_published_and_taken_back(
@@ -110,31 +111,31 @@ def test_main_and_tags_are_what_is_published_and_taken_back(
 ) -> None:
     """Also where the process that takes back dies before the tags, in a moved home, and when all is taken back."""
     home, ledger = numbers.copy(tmp_path / "home")
-    check(home, ledger, 1, 2)
+    check(ledger, 1, 2)
     told: list[str] = []
-    rollback.roll_back(home, ledger, 1, told.append)  # by SQL and metadata alone
+    rollback.roll_back(ledger, 1, told.append)  # by SQL and metadata alone
     assert not told and ledger.revisions.get().snapshots == ledger.revisions.get(1).snapshots
-    check(home, ledger, 1, 2, 3)
+    check(ledger, 1, 2, 3)
     with monkeypatch.context() as patch:  # it dies after the row of the ledger
         patch.setattr(Branches, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
-        rollback.roll_back(home, ledger, 2, told.append)
+        rollback.roll_back(ledger, 2, told.append)
     assert len(told) == 1 and "altneu doctor" in told[0] and "r4" not in names(home)["edges"]
     found = {each.name: each.finding for each in list_checks(home.path)}
     assert "brought up to date" in found["Tags"]
-    check(home, ledger, 1, 2, 3, 4)
+    check(ledger, 1, 2, 3, 4)
     shutil.copytree(home.path, tmp_path / "moved")
     moved = Home.open(tmp_path / "moved")
     relocate_home(moved)
-    check(moved, Ledger(moved.database), 1, 2, 3, 4)
-    rollback.roll_back(home, ledger, 0)
+    check(Ledger(moved), 1, 2, 3, 4)
+    rollback.roll_back(ledger, 0)
     for table, refs in names(home).items():
         assert refs["main"] == refs["r5"] == refs_without_spark.open_branches(home).first_snapshot(table)
 
 
 def test_without_a_publication_there_is_nothing_to_name(tmp_path: Path) -> None:
-    home, ledger = home_helpers.make(tmp_path / "home", TOML)
+    _, ledger = home_helpers.make(tmp_path / "home", TOML)
     with pytest.raises(AltneuError, match="nothing is published"):
-        external_access.external_access(home, ledger)
+        external_access.external_access(ledger)
 
 
 @pytest.mark.slow
@@ -144,27 +145,27 @@ def test_main_and_tags_are_what_is_published_over_compactions(
     home, ledger = home_helpers.make(tmp_path / "home", TOML)
     home_helpers.put(home, 1, make_clique(1, 2, 3, 4))
     home_helpers.put(home, 3, make_clique(4, 5, 6))
-    home_helpers.run(home, ledger, [1, 3])
+    home_helpers.run(ledger, [1, 3])
     home_helpers.put(home, 2, make_clique(2, 3, 5, 7))
-    home_helpers.run(home, ledger, [2])
-    check(home, ledger, 1, 2)
+    home_helpers.run(ledger, [2])
+    check(ledger, 1, 2)
     told: list[str] = []
-    rollback.roll_back(home, ledger, 1, told.append)  # by SQL and metadata alone
+    rollback.roll_back(ledger, 1, told.append)  # by SQL and metadata alone
     assert (
         not told
         and ledger.revisions.get().snapshots == ledger.revisions.get(1).snapshots != ledger.revisions.get(2).snapshots
     )
-    check(home, ledger, 1, 2, 3)
-    home_helpers.run(home, ledger, [2])
+    check(ledger, 1, 2, 3)
+    home_helpers.run(ledger, [2])
     home_helpers.put(home, 1, make_clique(1, 2, 3))
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     # a compaction lets 3, 4 and 5 share their tables: the newest alone has a tag
-    compact(home, ledger, spark, grace=0)
+    compact(ledger, spark, grace=0)
     assert ledger.revisions.get(4).snapshots == ledger.revisions.get(5).snapshots
-    check(home, ledger, 5)
+    check(ledger, 5)
     with monkeypatch.context() as patch:  # it dies after the row of the ledger
         patch.setattr(Branches, "update_refs", lambda *_: exec("raise ConnectionRefusedError"))
-        rollback.roll_back(home, ledger, 4, told.append)
+        rollback.roll_back(ledger, 4, told.append)
     assert len(told) == 2 and "revision 4 shares its tables with later ones" in told[0] and "altneu doctor" in told[1]
     assert {refs["main"] for refs in names(home).values()} == set(ledger.revisions.get(5).snapshots.values())
     assert "r6" not in names(home)["edges"]
@@ -176,19 +177,19 @@ def test_main_and_tags_are_what_is_published_over_compactions(
         f"run_{ledger.revisions.get().run_id}"
     }
     monkeypatch.setattr(altneu.pipeline.state.process_identity, "SILENCE", 0)  # until now it may have been at it still
-    home_helpers.run(home, ledger, [1])  # on from there, and the branches of the one that died go
-    check(home, ledger, 5, 6, 7)
+    home_helpers.run(ledger, [1])  # on from there, and the branches of the one that died go
+    check(ledger, 5, 6, 7)
     # a moved home
     shutil.copytree(home.path, tmp_path / "moved")
     moved = Home.open(tmp_path / "moved")
     relocate_home(moved)
-    check(moved, Ledger(moved.database), 5, 6, 7)
+    check(Ledger(moved), 5, 6, 7)
     # revisions that a compaction drops, and the empty state
     home_helpers.put(home, 4, make_clique(1, 2, 3))
-    home_helpers.run(home, ledger, [4])
-    compact(home, ledger, spark, grace=0)
-    check(home, ledger, 8)
-    rollback.roll_back(home, ledger, 0)
+    home_helpers.run(ledger, [4])
+    compact(ledger, spark, grace=0)
+    check(ledger, 8)
+    rollback.roll_back(ledger, 0)
     for table, refs in names(home).items():
         assert refs["main"] == refs["r9"] == refs_without_spark.open_branches(home).first_snapshot(table)
 

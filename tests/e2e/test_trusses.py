@@ -62,7 +62,7 @@ def test_sizes_communities_and_changes(altneu: Altneu, tmp_path: Path, spark: Sp
     home_helpers.put(home, 1, [(a, b, None, "upsert", 0) for a, b in first])
     home_helpers.put(home, 2, [(a, b, None, "upsert", 0) for a, b in second - first] + [(20, 21, None, "delete", 0)])
     second -= {(20, 21)}
-    home_helpers.run(home, ledger, [1, 2])
+    home_helpers.run(ledger, [1, 2])
     sizes = json.loads(altneu("show", "trusses", "--all-epochs", "--format", "json").out)
     for epoch, graph in ((1, first), (2, second)):
         trussness = reference.trussness(graph)

@@ -77,10 +77,10 @@ def test_a_process_for_few_rows_is_told_from_one_for_many(tmp_path: Path, monkey
     started: list[tuple[bool, int | None]] = []
     monkeypatch.setattr(module, "start_session", lambda master, conf, few, heap_mb: started.append((few, heap_mb)))
     monkeypatch.setattr(module.SparkContext, "_active_spark_context", None)
-    session_for(home, ledger)
-    session_for(home, ledger, lambda: 1e6)
+    session_for(ledger)
+    session_for(ledger, lambda: 1e6)
     monkeypatch.setattr(ledger.stages, "table_sizes", lambda: dict.fromkeys(("upserts", "edges"), Size(rows=150_000)))
-    session_for(home, ledger)
+    session_for(ledger)
     assert started == [(True, 1280), (False, None), (False, None)]  # MiB; None: half of the machine
 
 

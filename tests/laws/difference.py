@@ -16,17 +16,17 @@ NAMES = ("edges", "vertices", "max_trussness")
 
 
 def side_of(world: LawWorld, revision: int) -> DiffSide:
-    return DiffSide(world.home, world.ledger, world.ledger.revisions.get(revision))
+    return DiffSide(world.ledger, world.ledger.revisions.get(revision))
 
 
 def side_of_base(world: LawWorld, run: RunRecord) -> DiffSide:
     """What a run builds on."""
-    return DiffSide(world.home, world.ledger, world.ledger.runs.get_parent(run))
+    return DiffSide(world.ledger, world.ledger.runs.get_parent(run))
 
 
 def side_of_run(world: LawWorld, run: RunRecord) -> DiffSide:
     """What a run that is not published would show."""
-    return DiffSide(world.home, world.ledger, approval_numbers.unpublished_revision(world.ledger, run), run)
+    return DiffSide(world.ledger, approval_numbers.unpublished_revision(world.ledger, run), run)
 
 
 def recompute(landed: Landed, frontier: int | None, epoch: int, live_for: int | None) -> dict[str, dict[Any, Any]]:

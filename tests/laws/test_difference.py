@@ -25,17 +25,17 @@ def test_the_difference_of_any_two_revisions(spark: SparkSession, tmp_path: Path
     world.publish_epochs(0, 2)
     world.publish_epochs(1, 4)
     world.land_batches(2, 5)
-    run = home_helpers.hold(world.home, world.ledger, [2, 5])
+    run = home_helpers.hold(world.ledger, [2, 5])
     old = {revision: world.expected[revision][0] for revision in (1, 2)}
     assert_difference(world, side_of(world, 2), side_of_run(world, run), (old[2], world.landed))
     assert_difference(world, side_of(world, 1), side_of(world, 2), (old[1], old[2]))
     assert_difference(world, side_of(world, 0), side_of(world, 2), ({}, old[2]))
     assert_difference(world, side_of(world, 2), side_of(world, 1), (old[2], old[1]))  # backwards
-    compact(world.home, world.ledger, spark, grace=0)
+    compact(world.ledger, spark, grace=0)
     # its base was written again meanwhile
     assert_difference(world, side_of_base(world, run), side_of_run(world, run), (old[2], world.landed))
-    approval.approve_run(world.home, world.ledger, run, None, None)
-    assert runner.publish_held_run(world.home, world.ledger, run.run_id).revision == 3
+    approval.approve_run(world.ledger, run, None, None)
+    assert runner.publish_held_run(world.ledger, run.run_id).revision == 3
     world.record_revision()
     world.roll_back(2)
     world.publish_epochs(3)

@@ -145,7 +145,7 @@ def test_any_history_of_the_same_batches_in_real_tables(spark: SparkSession, tmp
     with run_without_spark():
         once = publish_all_at_once(spark, tmp_path)
     other = publish_otherwise(spark, tmp_path / "other", once)
-    assert compact(other.home, other.ledger, spark, grace=0).verified
+    assert compact(other.ledger, spark, grace=0).verified
     assert record_of(other) == once[2], other.seed
     assert_tables_have_what_is_recorded(other)
 
@@ -159,14 +159,14 @@ def publish_otherwise(spark: Any, folder: Path, once: tuple[LawWorld, dict[int, 
     assert record_of(other)["upserts"] != expected["upserts"]
     for epoch in order:
         home_helpers.put(other.home, epoch, batches[epoch])
-    home_helpers.run(other.home, other.ledger, order)
+    home_helpers.run(other.ledger, order)
     right = other.ledger.revisions.get().revision
     assert record_of(other) == expected, world.seed
-    rollback.roll_back(other.home, other.ledger, 1)
+    rollback.roll_back(other.ledger, 1)
     assert record_of(other) == record_of(other, 1)
-    rollback.roll_back(other.home, other.ledger, 0)
+    rollback.roll_back(other.ledger, 0)
     assert not any(record_of(other).values())
-    rollback.roll_back(other.home, other.ledger, right)
+    rollback.roll_back(other.ledger, right)
     assert record_of(other) == expected, world.seed
     return other
 
@@ -190,21 +190,19 @@ def test_a_longer_history_of_the_same_batches(spark: SparkSession, tmp_path: Pat
     for group in (order[:2], order[2:]):
         for epoch in group:
             home_helpers.put(other.home, epoch, other.draw_batch() if epoch == wrong else batches[epoch])
-        home_helpers.run(other.home, other.ledger, group)
+        home_helpers.run(other.ledger, group)
     assert record_of(other)["upserts"] != expected["upserts"]
     home_helpers.put(other.home, wrong, batches[wrong])
-    home_helpers.run(other.home, other.ledger, [wrong])
+    home_helpers.run(other.ledger, [wrong])
     right = other.ledger.revisions.get().revision
     assert record_of(other) == expected, world.seed
-    rollback.roll_back(other.home, other.ledger, 1)
-    rollback.roll_back(other.home, other.ledger, right)
+    rollback.roll_back(other.ledger, 1)
+    rollback.roll_back(other.ledger, right)
     assert record_of(other) == expected, world.seed
-    home_helpers.run_as_planned(
-        other.home, other.ledger, planning.plan_rebuild(other.home, other.ledger, from_landing=True)
-    )
+    home_helpers.run_as_planned(other.ledger, planning.plan_rebuild(other.ledger, from_landing=True))
     assert not any(other.ledger.outputs.staged_fingerprints(other.ledger.revisions.get().run_id).values()), world.seed
-    rollback.roll_back(other.home, other.ledger, right)
-    assert compact(other.home, other.ledger, spark, grace=0).verified
+    rollback.roll_back(other.ledger, right)
+    assert compact(other.ledger, spark, grace=0).verified
     assert record_of(other) == expected, world.seed
     assert_tables_have_what_is_recorded(other)
 
@@ -216,7 +214,7 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
     for epochs in ([0, 2], [1, 3, 4], [1, 5]):
         world.publish_epochs(*epochs)
     before = record_of(world)
-    assert compact(world.home, world.ledger, spark, grace=0).verified
+    assert compact(world.ledger, spark, grace=0).verified
     since = world.ledger.revisions.get().since
     assert since == 2 and record_of(world) == fingerprint_sums.fold_fingerprints(before, since)
     assert_tables_have_what_is_recorded(world)
@@ -228,10 +226,8 @@ def test_compaction_proves_that_it_changes_nothing(spark: SparkSession, tmp_path
         published_fingerprints(Warehouse(spark, world.home), world.ledger.revisions.get()), since
     )
     assert after == held_by_tables, world.seed
-    assert compact(world.home, world.ledger, spark, grace=0).verified
-    home_helpers.run_as_planned(
-        world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False)
-    )
+    assert compact(world.ledger, spark, grace=0).verified
+    home_helpers.run_as_planned(world.ledger, planning.plan_rebuild(world.ledger, from_landing=False))
     assert record_of(world) == after
     assert (
         fingerprint_sums.fold_fingerprints(
@@ -259,7 +255,7 @@ def test_a_compaction_that_changes_something_replaces_nothing(
     for victim in losses:  # with recorded fingerprints, and without
         what = rf"the new tables differ from the old ones at revision \d: table {victim}, epoch "
         with pytest.raises(CheckFailed, match=what) as said:
-            compact(home, ledger, spark, grace=0)
+            compact(ledger, spark, grace=0)
         assert "altneu compact" in (said.value.next or "")
         assert ledger.revisions.get() == row and ledger.runs.list_all()[-1].state == "failed"
         with ledger.database.engine.begin() as connection:
@@ -276,14 +272,14 @@ def test_a_compaction_finds_silent_damage(spark: SparkSession, tmp_path: Path, t
     for epoch in range(2):
         rows = (rng.sample("abcdefg", 2) for _ in range(12))
         home_helpers.put(home, epoch, [(src, dst, None, "upsert", seq) for seq, (src, dst) in enumerate(rows)])
-        home_helpers.run(home, ledger, [epoch])
+        home_helpers.run(ledger, [epoch])
     row = ledger.revisions.get()
     another_number(home.path, table, column, seed)
     with pytest.raises(CheckFailed, match="the stored tables are not what was published as revision 2") as said:
-        compact(home, ledger, spark, grace=0)
+        compact(ledger, spark, grace=0)
     assert f"table {table}, epoch " in said.value.what and "Nothing was replaced" in said.value.what
     landing = "" if table == "edges" else " --from-landing"
     assert (said.value.next or "").endswith(f"altneu rebuild{landing}")
     assert ledger.revisions.get() == row
-    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=bool(landing)))
-    assert compact(home, ledger, spark, grace=0).verified
+    home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=bool(landing)))
+    assert compact(ledger, spark, grace=0).verified

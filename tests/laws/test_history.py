@@ -48,7 +48,7 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
     right = copy.deepcopy(world.landed)
     world.roll_back(1)
     assert world.ledger.revisions.get().frontier == 2
-    assert {e["epoch"]: e["state"] for e in list_epoch_rows(world.home, world.ledger)[1]} == {
+    assert {e["epoch"]: e["state"] for e in list_epoch_rows(world.ledger)[1]} == {
         0: "published", 1: "missing", 2: "changed", 3: "missing",
     }  # fmt: skip
     consumer.follow()  # two revisions at once
@@ -56,12 +56,12 @@ def test_a_history_that_is_corrected_rolled_back_and_given_another_window(spark:
 
     world.write_settings(4)
     with pytest.raises(UsageError, match="live_for: 2 → 4") as refused:
-        home_helpers.run(world.home, world.ledger, [1])
+        home_helpers.run(world.ledger, [1])
     assert "altneu rebuild" in (refused.value.next or "")
     world.rebuild(from_landing=False)
     consumer.follow()
     world.landed = right
-    home_helpers.run(world.home, world.ledger, [1, 2, 3])  # forward again
+    home_helpers.run(world.ledger, [1, 2, 3])  # forward again
     world.record_revision()
     consumer.follow()
     world.assert_same_as_reference(2, 5)  # an old one keeps the old meaning
@@ -89,7 +89,7 @@ def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession,
     run_id = begin_run(world, 6, "ingest", "edges")
     reader = Graph(world.home.path, spark).edges(revision=2)  # somebody reads just now
     rows = sorted(map(tuple, reader.collect()))
-    facts = compact(world.home, world.ledger, spark, grace=3600)
+    facts = compact(world.ledger, spark, grace=3600)
     assert (facts.since, facts.revisions, facts.dropped_revisions) == (2, [2, 2], 1)
     assert facts.verified and facts.expired_snapshots == 0 and all(size.files <= 1 for size in facts.tables.values())
     assert sorted(map(tuple, reader.collect())) == rows
@@ -111,7 +111,7 @@ def test_a_history_that_is_compacted_while_a_run_is_at_work(spark: SparkSession,
 
 def begin_run(world: LawWorld, epoch: int, *stages: str) -> str:
     """A run of one epoch that has done some of its stages."""
-    run_id = runner.begin_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [epoch]))
+    run_id = runner.begin_run(world.ledger, planning.plan_epochs(world.ledger, [epoch]))
     assert run_id
     run_stages(world, run_id, *stages)
     return run_id
@@ -119,14 +119,14 @@ def begin_run(world: LawWorld, epoch: int, *stages: str) -> str:
 
 def run_stages(world: LawWorld, run_id: str, *stages: str) -> None:
     for stage in stages:
-        runner.execute_stage(world.home, world.ledger, run_id, stage)
+        runner.execute_stage(world.ledger, run_id, stage)
 
 
 def assert_cannot_be_read_any_more(world: LawWorld, revision: int) -> None:
     with pytest.raises(AltneuError, match=f"revision {revision} cannot be read any more"):
         Warehouse(world.spark, world.home).read_table("edges", world.ledger.revisions.get(revision))
     with pytest.raises(AltneuError, match="cannot be read any more"):
-        rollback.roll_back(world.home, world.ledger, revision)
+        rollback.roll_back(world.ledger, revision)
 
 
 def assert_consolidated(world: LawWorld) -> None:
@@ -147,20 +147,20 @@ def test_a_filter_and_another_type_of_a_column_need_a_rebuild_from_the_landing(
     pins = ledger.revisions.get().snapshots
     for values, words in {"": "w: long → none", '[values]\nw = "double"\n': "w: long → double"}.items():
         with pytest.raises(UsageError, match=f"{words}. A compaction would lose"):
-            compact(reopen(home, values), ledger, spark)
+            compact(reopen(home, values), spark)
         assert ledger.revisions.get().snapshots == pins
-    home = reopen(home, '[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
+    ledger = reopen(home, '[values]\nw = "double"\n[edges]\nwhere = "w IS NULL OR w > 4.5"\n')
     home_helpers.put(home, 2, [])
     with pytest.raises(UsageError, match="w: long → double"):
-        home_helpers.run(home, ledger, [2])
+        home_helpers.run(ledger, [2])
     with pytest.raises(UsageError, match="w: long → double") as refused:
-        home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
+        home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=False))
     assert "--from-landing" in (refused.value.next or "")
-    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=True))
     assert ledger.revisions.get().frontier == 2  # the landed epoch is taken along
     warehouse = Warehouse(spark, home)
     assert dict(warehouse.read_table("upserts", ledger.revisions.get()).dtypes)["w"] == "double"
-    assert views.select_totals(home, ledger)[0]["edges"] == 4
+    assert views.select_totals(ledger)[0]["edges"] == 4
     # as published before the column had that type
     assert views.select_as_of(warehouse, ledger.revisions.get(1), "edges", 1).count() == 5
 
@@ -169,12 +169,12 @@ def test_a_filter_and_another_type_of_a_column_need_a_rebuild_from_the_landing(
 @pytest.mark.slow
 def test_a_filter_alone_needs_a_rebuild_of_the_stored_rows(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = publish_values(tmp_path / "home")
-    home = reopen(home, '[values]\nw = "long"\n[edges]\nwhere = "w IS NULL OR w > 0"\n')
+    ledger = reopen(home, '[values]\nw = "long"\n[edges]\nwhere = "w IS NULL OR w > 0"\n')
     home_helpers.put(home, 2, [])
     with pytest.raises(UsageError, match="where: none → w IS NULL"):
-        home_helpers.run(home, ledger, [2])
-    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=False))
-    (totals,) = views.select_totals(home, ledger)
+        home_helpers.run(ledger, [2])
+    home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=False))
+    (totals,) = views.select_totals(ledger)
     assert (totals["triangles"], totals["edges"]) == (1, 4)
 
 
@@ -183,14 +183,15 @@ def publish_values(path: Path) -> tuple[Home, Ledger]:
     home, ledger = home_helpers.make(path, '[values]\nw = "long"\n')
     home_helpers.put(home, 0, make_upserts((0, 1), (1, 2), (0, 2)))
     home_helpers.put(home, 1, [upsert(2, 3, 5), upsert(0, 3, -5)])
-    home_helpers.run(home, ledger, [0, 1])
-    assert views.select_totals(home, ledger)[0]["triangles"] == 2
+    home_helpers.run(ledger, [0, 1])
+    assert views.select_totals(ledger)[0]["triangles"] == 2
     return home, ledger
 
 
-def reopen(home: Home, toml: str) -> Home:
+def reopen(home: Home, toml: str) -> Ledger:
+    """Change the settings of a home, and return its ledger with them."""
     (home.path / "altneu.toml").write_text(toml)
-    return Home.open(home.path)
+    return Ledger(Home.open(home.path))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_a_landing_that_changes_while_it_is_read(
 
     monkeypatch.setattr(ingest, "count_rows", judge_and_change)
     with pytest.raises(RunFailed, match="the landing changed while it was read"):
-        home_helpers.run(world.home, world.ledger, [1])
+        home_helpers.run(world.ledger, [1])
     assert world.ledger.revisions.get().revision == 0
     monkeypatch.setattr(ingest, "count_rows", judge)
     world.publish_epochs(1)
@@ -229,7 +230,7 @@ def test_another_window_is_one_rebuild(spark: SparkSession, tmp_path: Path) -> N
     world.write_settings(4)
     world.land_batches(2)
     with pytest.raises(UsageError, match="live_for: 2 → 4") as refused:
-        home_helpers.run(world.home, world.ledger, [2])
+        home_helpers.run(world.ledger, [2])
     assert "altneu rebuild" in (refused.value.next or "")
     world.landed.pop(2)
     world.rebuild(from_landing=False)
@@ -245,28 +246,28 @@ def test_rollback_and_forward_again(spark: SparkSession, tmp_path: Path) -> None
     world.publish_epochs(1, 2)
     world.publish_epochs(4)
     right = copy.deepcopy(world.landed)
-    row, epochs = rollback.roll_back(world.home, world.ledger, 1)
+    row, epochs = rollback.roll_back(world.ledger, 1)
     assert (row.revision, row.frontier, epochs) == (4, 1, [1, 2, 4])
     world.expected[4] = world.expected[1]
     world.assert_same_as_reference(1, 2, 3, 4)
-    _, rows = list_epoch_rows(world.home, world.ledger)
+    _, rows = list_epoch_rows(world.ledger)
     assert {e["epoch"]: e["state"] for e in rows} == {0: "published", 1: "changed", 2: "missing", 4: "missing"}
-    home_helpers.run(world.home, world.ledger, [1, 2, 4])
+    home_helpers.run(world.ledger, [1, 2, 4])
     world.landed = right
     world.record_revision()
     world.assert_same_as_reference(5)
     assert world.expected_edges(5) == world.expected_edges(3)
     with pytest.raises(AltneuError, match="revision 9 was not published"):
-        rollback.roll_back(world.home, world.ledger, 9)
+        rollback.roll_back(world.ledger, 9)
     # after a compaction the kept revisions share a snapshot: what a rollback takes back stays in it, and is not seen
-    compact(world.home, world.ledger, spark, grace=3600)
-    rollback.roll_back(world.home, world.ledger, 1)
+    compact(world.ledger, spark, grace=3600)
+    rollback.roll_back(world.ledger, 1)
     world.expected[6] = world.expected[1]
     world.landed = copy.deepcopy(world.expected[1][0])
     world.assert_same_as_reference(1, 3, 5, 6)
     world.publish_epochs(0, 5)
     world.assert_same_as_reference(6, 7)
-    compact(world.home, world.ledger, spark, grace=0)
+    compact(world.ledger, spark, grace=0)
     world.assert_same_as_reference(5, 6, 7)
 
 
@@ -276,20 +277,20 @@ def test_rollback_to_nothing_and_forward_again(spark: SparkSession, tmp_path: Pa
     world.publish_epochs(0, 1)
     graph = Graph(world.home.path, spark)
     had = Counter((r.src, r.dst, r.trussness) for r in graph.edges().collect())
-    row, epochs = rollback.roll_back(world.home, world.ledger, 0)
+    row, epochs = rollback.roll_back(world.ledger, 0)
     assert (row.revision, row.frontier, row.snapshots, epochs) == (2, None, {}, [0, 1])
     with pytest.raises(AltneuError, match="nothing is published"):
         graph.edges()
     taken = graph.changes_since(1).collect()
     assert Counter((r.src, r.dst, r.trussness) for r in taken) == had and {r.diff for r in taken} <= {-1}
     with pytest.raises(AltneuError, match="nothing is published"):
-        compact(world.home, world.ledger, spark, grace=0)
-    home_helpers.run(world.home, world.ledger, [0, 1])
+        compact(world.ledger, spark, grace=0)
+    home_helpers.run(world.ledger, [0, 1])
     world.expected[1] = (copy.deepcopy(world.landed), world.live_for)
     world.record_revision()
     world.assert_same_as_reference(1, 3)
     assert graph.changes_since(1, 3).count() == 0
-    compact(world.home, world.ledger, spark, grace=0)
+    compact(world.ledger, spark, grace=0)
     world.assert_same_as_reference(3)
     names = {name for table in TABLES for name in Warehouse(spark, world.home).load_metadata(table).ref_snapshots()}
     assert names == {"main", "r1", "r2", "r3"}
@@ -311,7 +312,7 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
     assert "trussness" in what and ".parquet" in what and "altneu rebuild" in (then or "")
     world.land_batches(2)
     with pytest.raises(RunFailed, match=r"stage truss .*trussness.*\.parquet") as broken:
-        home_helpers.run(world.home, world.ledger, [2])
+        home_helpers.run(world.ledger, [2])
     assert "altneu rebuild" in (broken.value.next or "")
     landed = world.landed.pop(2)
     world.rebuild(from_landing=False)
@@ -319,21 +320,19 @@ def test_a_lost_file_is_named_and_rebuilt(spark: SparkSession, tmp_path: Path) -
         "law 11: of the same contents"
     )
     world.landed[2] = landed
-    home_helpers.run(world.home, world.ledger, [2])
+    home_helpers.run(world.ledger, [2])
     world.record_revision()
     world.assert_same_as_reference(2, 3)
     # the landed rows themselves: only the landing has them
     for file in (tmp_path / "home" / "warehouse" / "graph" / "upserts" / "data").rglob("*.parquet"):
         file.unlink()
     with pytest.raises(RunFailed):
-        home_helpers.run_as_planned(
-            world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=False)
-        )
+        home_helpers.run_as_planned(world.ledger, planning.plan_rebuild(world.ledger, from_landing=False))
     world.rebuild(from_landing=True)
     world.assert_same_as_reference(4)
     shutil.rmtree(world.home.landing / "epoch=1")
     with pytest.raises(UsageError, match="not in the landing any more"):
-        planning.plan_rebuild(world.home, world.ledger, from_landing=True)
+        planning.plan_rebuild(world.ledger, from_landing=True)
 
 
 @pytest.mark.law(9)
@@ -347,20 +346,20 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.publish_epochs(2, 4)  # replaced
     world.publish_epochs(1, 5)  # replaced, and it will lie before `since`: later than the oldest revision that is kept
     world.land_batches(6)  # a run at work: it has read its batch and made its edges when the compaction comes
-    run_id = runner.begin_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [6]))
+    run_id = runner.begin_run(world.ledger, planning.plan_epochs(world.ledger, [6]))
     assert run_id
     for name in ("ingest", "edges"):
-        runner.execute_stage(world.home, world.ledger, run_id, name)
-    facts = compact(world.home, world.ledger, spark, grace=3600)
+        runner.execute_stage(world.ledger, run_id, name)
+    facts = compact(world.ledger, spark, grace=3600)
     assert (facts.since, facts.revisions, facts.dropped_revisions) == (2, [2, 4], 1)
     assert all(size.files <= 1 for size in facts.tables.values())
     world.assert_same_as_reference(2, 3, 4)
     with pytest.raises(AltneuError, match="revision 1 cannot be read any more"):
         Warehouse(spark, world.home).read_table("edges", world.ledger.revisions.get(1))
     with pytest.raises(AltneuError, match="cannot be read any more"):
-        rollback.roll_back(world.home, world.ledger, 1)
+        rollback.roll_back(world.ledger, 1)
     for name in ("triangles", "truss", "audit", "publish", "report"):
-        runner.execute_stage(world.home, world.ledger, run_id, name)
+        runner.execute_stage(world.ledger, run_id, name)
     world.record_revision()
     world.assert_same_as_reference(4, 5)
     graph = Graph(world.home.path, spark)
@@ -368,17 +367,17 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
         graph.edges(as_of=1, revision=4)
     assert graph.edges(as_of=1).count() == len(reference.edges(world.landed, 1, live_for))  # the run's own base
     world.publish_epochs(2, 4, 7)  # late, at the first epoch that is kept, replaced, and new
-    facts = compact(world.home, world.ledger, spark, grace=0)
+    facts = compact(world.ledger, spark, grace=0)
     assert (facts.since, facts.revisions) == (4, [4, 6])
     assert facts.expired_snapshots > 0
     world.assert_same_as_reference(4, 5, 6)
     kept = world.landed[0]
     world.land_batches(0)
     with pytest.raises(UsageError, match="epoch 0 cannot be replaced"):
-        home_helpers.run(world.home, world.ledger, [0])
-    assert compare_with_ledger(world.home, world.ledger)[1][0].state == "folded"
+        home_helpers.run(world.ledger, [0])
+    assert compare_with_ledger(world.ledger)[1][0].state == "folded"
     world.landed[0] = kept
-    again = compact(world.home, world.ledger, spark, grace=0)
+    again = compact(world.ledger, spark, grace=0)
     assert again.tables == facts.tables  # nothing left to gain
     world.publish_epochs(6)
     world.assert_same_as_reference(6, 7)
@@ -386,7 +385,7 @@ def test_compaction_changes_no_kept_answer(spark: SparkSession, tmp_path: Path, 
     world.rebuild(from_landing=False)
     world.assert_same_as_reference(8)  # and the totals of the folded epochs are still those of history
     world.write_settings(None if live_for else 9)
-    assert semantic_settings.changed_meaning(world.home, world.ledger)[1] == "reload"
+    assert semantic_settings.changed_meaning(world.ledger)[1] == "reload"
 
 
 @pytest.mark.slow  # tests/protocol has a compaction and a writer in every order in the ordinary tier
@@ -404,7 +403,7 @@ def test_compaction_leaves_a_revision_published_meanwhile_alone(
         ensure(warehouse, retype=retype)
 
     monkeypatch.setattr(Warehouse, "ensure_tables", overtaken)
-    assert compact(world.home, world.ledger, spark, grace=0).revisions == [1, 2]
+    assert compact(world.ledger, spark, grace=0).revisions == [1, 2]
     world.assert_same_as_reference(1, 2, 3)
 
 
@@ -424,12 +423,12 @@ def test_a_compaction_writes_only_what_is_new(
 
     world.publish_epochs(0, 1, 2, 3, 4, 5)
     world.publish_epochs(6)
-    compact(world.home, world.ledger, spark, grace=3600)
+    compact(world.ledger, spark, grace=3600)
     before = files("upserts")
     world.publish_epochs(3)
     world.publish_epochs(7)
     assert len(before) == 1 and len(files("upserts")) == 3
-    compact(world.home, world.ledger, spark, grace=0)
+    compact(world.ledger, spark, grace=0)
     assert before < files("upserts") and len(files("upserts")) == 2
     world.assert_same_as_reference(3, 4)
     world.publish_epochs(2)
@@ -448,9 +447,9 @@ def test_compaction_gives_space_back(spark: SparkSession, tmp_path: Path) -> Non
 
     reader = Graph(world.home.path, spark).edges(revision=2)  # somebody reads revision 2 just now
     before, rows = files(), sorted(map(tuple, reader.collect()))
-    assert compact(world.home, world.ledger, spark, grace=3600).expired_snapshots == 0
+    assert compact(world.ledger, spark, grace=3600).expired_snapshots == 0
     assert sorted(map(tuple, reader.collect())) == rows
-    facts = compact(world.home, world.ledger, spark, grace=0)
+    facts = compact(world.ledger, spark, grace=0)
     assert facts.expired_snapshots >= 2 * 4
     assert files() == sum(size.files for size in facts.tables.values()) < before
     world.assert_same_as_reference(3)
@@ -470,11 +469,11 @@ def test_a_consumer_follows_the_ledger(spark: SparkSession, tmp_path: Path) -> N
     world.publish_epochs(1)
     world.publish_epochs(3)
     consumer.follow()  # two at once
-    rollback.roll_back(world.home, world.ledger, 1)
+    rollback.roll_back(world.ledger, 1)
     world.expected[4] = world.expected[1]
     consumer.follow()
     world.rebuild(from_landing=True)
-    compact(world.home, world.ledger, spark, grace=3600)
+    compact(world.ledger, spark, grace=3600)
     consumer.follow()
     world.publish_epochs(2)
     consumer.follow()
@@ -511,25 +510,25 @@ def test_a_consumer_follows_names(spark: SparkSession, tmp_path: Path) -> None:
         home_helpers.put(home, epoch, [(pair[0], pair[1], None, "upsert", 0) for pair in pairs])
 
     land(0, "mn", "no", "mo")
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     follow()
     land(1, "az", "bz")
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     full = follow()
     (gone,) = graph.changes_since(1, full, vertex="a").collect()
     assert {gone.src, gone.dst} == {"a", "z"}
-    rollback.roll_back(home, ledger, 1)
+    rollback.roll_back(ledger, 1)
     back = follow()
     (gone,) = graph.changes_since(full, back, vertex="a").collect()  # a name that the newer revision does not know
     assert ({gone.src, gone.dst}, gone["diff"]) == ({"a", "z"}, -1)
     land(1, "yn", "xy")  # the numbers that a, b and z had
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     follow()
-    home_helpers.run_as_planned(home, ledger, planning.plan_rebuild(home, ledger, from_landing=True))
+    home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=True))
     assert graph.changes_since(follow() - 1).count() == 0
     (came,) = graph.changes_since(full, edge=("x", "y")).collect()
     assert {came.src, came.dst} == {"x", "y"}
-    rollback.roll_back(home, ledger, 0)
+    rollback.roll_back(ledger, 0)
     follow()
     assert not any(held.values())
     with pytest.raises(UsageError, match="no vertex is called 'q'"):

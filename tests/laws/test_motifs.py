@@ -110,8 +110,8 @@ def test_any_order_equals_recomputation(
         for epoch in epochs:
             landed[epoch] = draw_batches(rng, GRAPHS, **BATCH) if wrong else final[epoch]
             home_helpers.put(home, epoch, landed[epoch])
-        home_helpers.run(home, ledger, epochs)
-        for point in views.select_totals(home, ledger, all_epochs=True):
+        home_helpers.run(ledger, epochs)
+        for point in views.select_totals(ledger, all_epochs=True):
             found = {each: total for each, (total, _) in expected(point["epoch"]).items()}
             assert point["motifs"] == found, (seed, point["epoch"])
 
@@ -120,7 +120,7 @@ def test_any_order_equals_recomputation(
     deliver(order[2:])
     for epoch in order[:2]:
         home_helpers.put(home, epoch, final[epoch])
-    planned = forecast_run(home, ledger, planning.plan_epochs(home, ledger, order[:2])).choice_descriptions["motifs"]
+    planned = forecast_run(ledger, planning.plan_epochs(ledger, order[:2])).choice_descriptions["motifs"]
     deliver(order[:2])  # the correction
     row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
     plan = ledger.stages.get_facts(row.run_id, TrianglesFacts).motif_plan
@@ -170,7 +170,7 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
     home, ledger = home_helpers.make(tmp_path / "home")
     square = [(1, 2), (2, 3), (3, 4), (4, 1), (1, 3)]
     home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in square])
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     digest = ledger.revisions.get().config_digest
 
     def declare(text: str) -> Home:
@@ -180,10 +180,10 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
     def restated(now: Home) -> dict[str, int]:
         home_helpers.put(now, 1, [(5, 6, None, "upsert", 0)])
         with pytest.raises(UsageError, match=r"\[motifs\]") as refused:
-            home_helpers.run(now, ledger, [1])
+            home_helpers.run(Ledger(now), [1])
         assert (refused.value.next or "").startswith("altneu rebuild ")
-        home_helpers.run_as_planned(now, ledger, planning.plan_rebuild(now, ledger, from_landing=False))
-        found: dict[str, int] = views.select_totals(now, ledger)[0]["motifs"]
+        home_helpers.run_as_planned(Ledger(now), planning.plan_rebuild(Ledger(now), from_landing=False))
+        found: dict[str, int] = views.select_totals(Ledger(now))[0]["motifs"]
         return found
 
     assert restated(declare('[motifs]\nsquare = "a-b, b-c, c-d, d-a"\ntriangle = "a-b, b-c, a-c"\n')) == {
@@ -191,14 +191,14 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
     }  # fmt: skip
     assert restated(declare("")) == {}
     assert ledger.revisions.get().config_digest == digest
-    assert home_helpers.run(Home.open(home.path), ledger, [1]) is not None
+    assert home_helpers.run(Ledger(Home.open(home.path)), [1]) is not None
 
 
 @pytest.mark.slow  # tests/e2e/test_shown.py and test_faults.py have wrong counts in the default tier
 def test_the_audit_finds_a_count_that_is_off_by_one(spark: SparkSession, tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", '[motifs]\nwedge = "a-b, b-c"\ntriangle = "a-b, b-c, a-c"\n')
     home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a, b in [(1, 2), (2, 3), (3, 1), (3, 4)]])
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
 
     def broken(table: str):  # type: ignore[no-untyped-def]

@@ -92,8 +92,8 @@ def test_any_order_equals_recomputation(
         for epoch in epochs:
             landed[epoch] = batches[epoch]
             home_helpers.put(home, epoch, landed[epoch])
-        home_helpers.run(home, ledger, epochs)
-        for point in views.select_totals(home, ledger, all_epochs=True):
+        home_helpers.run(ledger, epochs)
+        for point in views.select_totals(ledger, all_epochs=True):
             expected = reference.totals(reference.edges(landed, point["epoch"], live_for, where))
             assert {key: point[key] for key in expected} == expected, (seed, point["epoch"])
             counted = {each: count_motif(each, landed, point["epoch"], live_for, where)[0] for each in motifs}
@@ -104,13 +104,13 @@ def test_any_order_equals_recomputation(
     forget_wedges(ledger)
     deliver(order if in_two else order[2:], final)
     before = ledger.revisions.get()
-    assert home_helpers.run(home, ledger, order[2:]) is None  # law 2: the same batches again publish nothing
+    assert home_helpers.run(ledger, order[2:]) is None  # law 2: the same batches again publish nothing
     assert ledger.revisions.get() == before
     if not in_two:
         deliver(order[:2], final)  # the correction: a late replacement of two epochs at once
-    assert_everything(spark, home, ledger, landed, live_for, where, seed)
+    assert_everything(spark, ledger, landed, live_for, where, seed)
     if motifs:
-        assert_motif_counts(spark, home, ledger, landed, live_for, where, seed)
+        assert_motif_counts(spark, ledger, landed, live_for, where, seed)
 
 
 @pytest.mark.slow
@@ -132,8 +132,8 @@ def test_corrections_at_any_distance_equal_recomputation(
         for epoch in epochs:
             landed[epoch] = draw_batches(rng, GRAPHS // 2, **BATCH)
             home_helpers.put(home, epoch, landed[epoch])
-        home_helpers.run(home, ledger, epochs)
-        for point in views.select_totals(home, ledger, all_epochs=True):
+        home_helpers.run(ledger, epochs)
+        for point in views.select_totals(ledger, all_epochs=True):
             expected = reference.totals(reference.edges(landed, point["epoch"], live_for, lambda value: True))
             assert {key: point[key] for key in expected} == expected, (seed, point["epoch"])
 
@@ -142,7 +142,7 @@ def test_corrections_at_any_distance_equal_recomputation(
         deliver([end])
         deliver([rng.randrange(end)])
     deliver(sorted(rng.sample(range(14), 3)))
-    assert_everything(spark, home, ledger, landed, live_for, lambda value: True, seed)
+    assert_everything(spark, ledger, landed, live_for, lambda value: True, seed)
 
 
 def count_motif(name: str, landed: dict[int, list[Row]], epoch: int, live_for: int | None, where: Any) -> Any:
@@ -156,8 +156,9 @@ def forget_wedges(ledger: Ledger) -> None:
         assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount
 
 
-def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
+def assert_motif_counts(spark, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
     """Of every vertex at every epoch, and as a reader sees those of the last one."""
+    home = ledger.home
     row, names = ledger.revisions.get(), list(home.config.motifs)
     warehouse = Warehouse(spark, home)
     rows = warehouse.read_table("motif_counts", row).collect()
@@ -177,10 +178,10 @@ def assert_motif_counts(spark, home, ledger, landed, live_for, where, seed) -> N
         }, seed
 
 
-def assert_everything(spark, home, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
+def assert_everything(spark, ledger, landed, live_for, where, seed) -> None:  # type: ignore[no-untyped-def]
     """Every vertex and edge at every epoch; every collection's diffs are consolidated and its contents sets."""
     row = ledger.revisions.get()
-    warehouse = Warehouse(spark, home)
+    warehouse = Warehouse(spark, ledger.home)
     epochs = list(range(row.frontier + 1))
     found = {
         (r.epoch, r.what, r.a, r.b): r.value
@@ -207,7 +208,7 @@ def test_the_audit_finds_a_seeded_fault(spark: SparkSession, tmp_path: Path) -> 
     """A test of the tests: one lost diff, one wrong trussness, one wrong count; each is named."""
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 0, [(a, b, None, "upsert", 0) for a in range(4) for b in range(a + 1, 4)])
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     row, warehouse = ledger.revisions.get(), Warehouse(spark, home)
     faults = {
         "edges one by one": ("edges", "a = 0 AND b = 1", 0),
@@ -243,9 +244,9 @@ def test_a_home_from_before_wedges_were_counted_counts_them_all(spark: SparkSess
     rows[1] = [(1, 3, None, "upsert", 0), (3, 4, None, "upsert", 0)]
     for epoch, batch in rows.items():
         home_helpers.put(home, epoch, batch)
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     with ledger.database.engine.begin() as connection:
         assert connection.execute(sa.delete(books.totals).where(books.totals.c.measure == "wedges")).rowcount
-    home_helpers.run(home, ledger, [1])
-    points = views.select_totals(home, ledger, all_epochs=True)
+    home_helpers.run(ledger, [1])
+    points = views.select_totals(ledger, all_epochs=True)
     assert [point["wedges"] for point in points] == [1, 5] and points[1]["transitivity"] == 3 / 5

@@ -40,11 +40,11 @@ def test_beyond_the_limit_the_truss_stage_works_in_parts(
     shutil.rmtree(world.home.path / "warm")  # of few edges a run would go on from there
     world.land_batches(1)
     said: list[str] = []
-    plan = planning.plan_epochs(world.home, world.ledger, [1])
+    plan = planning.plan_epochs(world.ledger, [1])
     for count in ("count_read_rows", "count_stored_rows"):
         monkeypatch.setattr(RunContext, count, lambda run: 3_000_000)
     with executed(spark) as plans:
-        runner.execute_run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
+        runner.execute_run(world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     cut = [number for text in plans for number in partitions(text)]
     held = min(int(found[1]) for line in said if (found := re.search(r"(\d+) parts hold", line)))
     assert cut.count(6) > 20 and len(set(cut)) <= 3, "by size, and as many as there are parts, twice"

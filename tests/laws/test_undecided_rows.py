@@ -24,6 +24,7 @@ from altneu.pipeline.landing import predicate_validation
 from altneu.pipeline.landing.predicate_validation import RowCondition
 from altneu.pipeline.reading import explain, views
 from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import local_frame
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers, reference, seeds
@@ -335,14 +336,14 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     home, ledger = home_helpers.make(tmp_path / "home", TOML.format("tag > 5"))
     put(home, 0, (0, 4, "abc", "upsert", 0), (1, 4, "abc", "delete", 0))
     put(home, 1, (2, 4, "9", "upsert", 0))
-    home_helpers.run(home, ledger, [0, 1])
+    home_helpers.run(ledger, [0, 1])
     warehouse = Warehouse(spark, home)
     (bad,) = warehouse.read_table("quarantine", ledger.revisions.get()).collect()
     assert (bad.file, bad.line, bad.epoch) == ("epoch=0/rows.csv", 8, 0)
     assert bad.reason == """[edges] where = 'tag > 5' cannot be evaluated on {"tag":"abc"}"""
     assert bad.text == '{"src":0,"dst":4,"tag":"abc","op":"upsert","seq":0}'
     assert (ledger.outputs.published_batches()[0].rows, ledger.outputs.published_batches()[0].bad_rows) == (7, 1)
-    assert [point["edges"] for point in views.select_totals(home, ledger, all_epochs=True)] == [6, 7]
+    assert [point["edges"] for point in views.select_totals(ledger, all_epochs=True)] == [6, 7]
     checks = audit.audit_published(warehouse, ledger.revisions.get(), [0, 1], lambda text: None)
     assert [check["name"] for check in checks if not check["passed"]] == []
     told = explain.explain_edge(
@@ -353,7 +354,7 @@ def test_an_undecided_row_goes_to_quarantine_and_its_batch_alone_is_held_out(
     # above the share its batch is wrong, and no other
     put(home, 2, (0, 5, "x", "upsert", 0), (0, 6, "y", "upsert", 0), (0, 7, "z", "upsert", 0))
     with pytest.raises(BatchRejected, match="3 of 9 rows are malformed") as wrong:
-        home_helpers.run(home, ledger, [2])
+        home_helpers.run(ledger, [2])
     assert "landing/epoch=2/rows.csv line 8: [edges] where = 'tag > 5' cannot be evaluated on" in wrong.value.what
 
 
@@ -362,7 +363,7 @@ def test_a_batch_with_many_undecided_rows_is_left_out(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", TOML.format("tag > 5"))
     put(home, 2, (0, 5, "x", "upsert", 0), (0, 6, "y", "upsert", 0), (0, 7, "z", "upsert", 0))
     put(home, 3, (0, 8, "8", "upsert", 0))
-    runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [2, 3]), keep_going=True)
+    runner.execute_run(ledger, planning.plan_epochs(ledger, [2, 3]), keep_going=True)
     assert sorted(ledger.outputs.published_batches()) == [3]
 
 
@@ -371,16 +372,16 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
     lets a row land that was in quarantine."""
     home, ledger = home_helpers.make(tmp_path / "home", TOML.format("tag > 5"))
     put(home, 0, (0, 4, "abc", "upsert", 0))
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
 
     def rebuild(condition: str, *, from_landing: bool) -> None:
         (home.path / "altneu.toml").write_text(TOML.format(condition))
-        now = type(home).open(home.path)
-        runner.execute_run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=from_landing))
+        now = Ledger(type(home).open(home.path))
+        runner.execute_run(now, planning.plan_rebuild(now, from_landing=from_landing))
 
     def describe_batch() -> tuple[int, int, int]:
         batch = ledger.outputs.published_batches()[0]
-        return views.select_totals(home, ledger)[0]["edges"], batch.rows, batch.bad_rows
+        return views.select_totals(ledger)[0]["edges"], batch.rows, batch.bad_rows
 
     assert describe_batch() == (6, 6, 1)
     with pytest.raises(RunFailed, match=r"epoch=0/rows\.csv line 8: \[edges\] where = 'tag > 5'") as refused:
@@ -394,15 +395,15 @@ def test_another_condition_judges_the_landed_rows_again(tmp_path: Path) -> None:
 def test_a_condition_that_stored_rows_do_not_decide_is_refused(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", TOML.format("length(tag) > 0"))
     put(home, 0, (0, 4, "abc", "upsert", 0))
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     (home.path / "altneu.toml").write_text(TOML.format("tag > 5"))
-    now = type(home).open(home.path)
+    now = Ledger(type(home).open(home.path))
     with pytest.raises(RunFailed, match=r"epoch=0/rows\.csv line 8: \[edges\] where = 'tag > 5'"):
-        runner.execute_run(now, ledger, planning.plan_rebuild(now, ledger, from_landing=False))
+        runner.execute_run(now, planning.plan_rebuild(now, from_landing=False))
 
 
 def test_what_is_evaluated_on_the_numbers_of_names_fails_with_the_setting(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", '[vertices]\nids = "string"\n[edges]\nwhere = "10 / src > 1"\n')
     home_helpers.put(home, 0, [("x", "y", None, "upsert", 0)])  # type: ignore[list-item]
     with pytest.raises(RunFailed, match=r"\[edges\] where = '10 / src > 1' cannot be evaluated: .*DIVIDE_BY_ZERO"):
-        home_helpers.run(home, ledger, [0])
+        home_helpers.run(ledger, [0])

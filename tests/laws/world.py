@@ -57,7 +57,7 @@ class LawWorld:
     def reopen(self, path: Path) -> None:
         """Go on with the home in a folder that it was moved to or whose settings have changed."""
         self.path, self.home = path, Home.open(path)
-        self.ledger = Ledger(self.home.database)
+        self.ledger = Ledger(self.home)
 
     def draw_batch(self) -> list[Row]:
         return draw_batches(self.rng, GRAPHS, range(3, 7), 8, values=(None,), deletes=1 / 4)
@@ -74,17 +74,17 @@ class LawWorld:
     def publish_epochs(self, *several: int) -> None:
         """Land a batch for each, and publish them as one revision."""
         self.land_batches(*several)
-        home_helpers.run(self.home, self.ledger, several)
+        home_helpers.run(self.ledger, several)
         self.record_revision()
 
     def roll_back(self, revision: int) -> None:
-        rollback.roll_back(self.home, self.ledger, revision)
+        rollback.roll_back(self.ledger, revision)
         self.expected[self.ledger.revisions.get().revision] = self.expected[revision]
         self.landed = copy.deepcopy(self.expected[revision][0])
 
     def rebuild(self, *, from_landing: bool) -> None:
-        plan = planning.plan_rebuild(self.home, self.ledger, from_landing=from_landing)
-        home_helpers.run_as_planned(self.home, self.ledger, plan)
+        plan = planning.plan_rebuild(self.ledger, from_landing=from_landing)
+        home_helpers.run_as_planned(self.ledger, plan)
         self.record_revision()
 
     def assert_same_as_reference(self, *revisions: int) -> None:
@@ -106,9 +106,7 @@ class LawWorld:
                 for corners in reference.triangles(graph):
                     wanted.update((epoch, "triangles_at_vertex", v, None) for v in corners)
             assert found == dict(wanted), (self.seed, revision)
-            points = {
-                p["epoch"]: p for p in views.select_totals(self.home, self.ledger, revision=revision, all_epochs=True)
-            }
+            points = {p["epoch"]: p for p in views.select_totals(self.ledger, revision=revision, all_epochs=True)}
             for epoch in range(min(points), row.frontier + 1):  # totals answer for all epochs, folded ones too
                 expected = reference.totals(reference.edges(landed, epoch, live_for))
                 assert {key: points[epoch][key] for key in expected} == expected, (self.seed, revision, epoch)
@@ -149,7 +147,7 @@ class Consumer:
         world, graph = self.world, Graph(self.world.home.path).arrow
         newest = world.ledger.revisions.get().revision
         for revision in range(self.at + 1, newest + 1):
-            found = epoch_changes.changed_epochs(world.home, world.ledger, revision)
+            found = epoch_changes.changed_epochs(world.ledger, revision)
             said = {each.epoch: (each.before is not None, each.after is not None) for each in found}
             assert said == world.expected_changes(revision), (world.seed, revision)
         for row in graph.changes_since(self.at).to_pylist():

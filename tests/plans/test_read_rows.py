@@ -38,7 +38,7 @@ def publish_long_history(path: Path) -> None:
     rng = random.Random(seeds.one())
     for epoch in range(HISTORY):
         put_rows(home, epoch, rng)
-    home_helpers.run(home, ledger, range(HISTORY))
+    home_helpers.run(ledger, range(HISTORY))
 
 
 @pytest.fixture(scope="module")
@@ -73,9 +73,9 @@ def test_choices_after_a_long_history_are_those_of_its_small_graph(
     monkeypatch.setattr(session, "size_plans", record_sizes)
     monkeypatch.setattr("altneu.pipeline.run.stages.audit.read_held_rows", read_and_record)
     monkeypatch.setattr("altneu.pipeline.run.choices.plan_choices.FULL_SECONDS", 1e9)  # the run is proved
-    before = read_rows.count_rows_before_run(home, ledger, Scope(ledger.revisions.get(), (HISTORY,)))
+    before = read_rows.count_rows_before_run(ledger, Scope(ledger.revisions.get(), (HISTORY,)))
     put_rows(home, HISTORY, random.Random(seeds.one(1)))
-    row = home_helpers.run(home, ledger, [HISTORY])
+    row = home_helpers.run(ledger, [HISTORY])
     assert row is not None
     warehouse = Warehouse(spark, home)
     stored = sum(warehouse.snapshot_size(table, row.snapshots[table]).rows for table in read_rows.TABLES)
@@ -91,15 +91,15 @@ def test_choices_after_a_long_history_are_those_of_its_small_graph(
 def test_without_the_graph_of_the_last_run_all_of_its_trussness_is_read(
     long_history: tuple[Home, Ledger], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, ledger = long_history
+    _, ledger = long_history
     parent = ledger.revisions.get()
     assert parent.frontier is not None
     scope = Scope(parent, (parent.frontier + 1,))
-    known = read_rows.count_rows_before_run(home, ledger, scope)
+    known = read_rows.count_rows_before_run(ledger, scope)
     monkeypatch.setattr("altneu.pipeline.storage.graph_cache.cached_epoch", lambda home, key: None)
-    assert read_rows.count_rows_before_run(home, ledger, scope) > known
-    assert read_rows.run_horizon(home, ledger, scope, "edges") == Horizon("until", scope.first_changed_epoch)
-    assert read_rows.run_horizon(home, ledger, scope, "trussness") is None
+    assert read_rows.count_rows_before_run(ledger, scope) > known
+    assert read_rows.run_horizon(ledger, scope, "edges") == Horizon("until", scope.first_changed_epoch)
+    assert read_rows.run_horizon(ledger, scope, "trussness") is None
 
 
 @pytest.mark.law(9, 11)

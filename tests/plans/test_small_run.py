@@ -52,20 +52,20 @@ def count_questions(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> Counter[
 def test_the_queries_of_each_stage(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 0, [(1, 2, None, "upsert", 0), (1, 3, None, "upsert", 0), (2, 3, None, "upsert", 0)])
-    home_helpers.run(home, ledger, [0])
+    home_helpers.run(ledger, [0])
     home_helpers.put(home, 1, [(1, 4, None, "upsert", 0), (2, 4, None, "upsert", 0)])
     asked, execute = Counter[str](), runner.execute_stage
 
-    def execute_counted(home: Any, ledger: Any, run_id: str, name: str, *more: Any, **options: Any) -> Any:
+    def execute_counted(ledger: Any, run_id: str, name: str, *more: Any, **options: Any) -> Any:
         before = newest_query(spark)
-        facts = execute(home, ledger, run_id, name, *more, **options)
+        facts = execute(ledger, run_id, name, *more, **options)
         asked[name] += newest_query(spark) - before
         return facts
 
     monkeypatch.setattr(runner, "execute_stage", execute_counted)
     files = set((tmp_path / "home" / "warehouse").rglob("*.*"))
     questions, calls = count_questions(ledger, monkeypatch), count_calls(monkeypatch)
-    home_helpers.run(home, ledger, [1])
+    home_helpers.run(ledger, [1])
     new = set((tmp_path / "home" / "warehouse").rglob("*.*")) - files
     assert Counter(file.suffix for file in new if file.suffix != ".json") == FILES
     assert ledger.revisions.get().revision == 2

@@ -73,14 +73,14 @@ class Protocol:
             patch.setattr(module, "refresh_pages", lambda *_: None)
         patch.setattr(altneu.pipeline.run.run_context, "Warehouse", lambda *_: self.world.process.branches())  # type: ignore[union-attr]
         patch.setattr(rollback, "open_branches", lambda home: self.world.process.branches())  # type: ignore[union-attr]
-        patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of[1:]))  # type: ignore[union-attr]
+        patch.setattr(rollback, "rewrite_revision", lambda *of: self.world.written_again(*of))  # type: ignore[union-attr]
         patch.setattr(publish_stage, "TIDIED_EVERY", 1)
         names = itertools.count()
         patch.setattr(run_session, "new_run_id", lambda: f"session{next(names)}")
         self.engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool, connect_args={"check_same_thread": False})
         metadata.create_all(self.engine)
         patch.setattr(altneu.pipeline.state.versions, "prepare_database", lambda *_: None)
-        self.truth = ledger_of(self.engine, "nobody/1/1.00")
+        self.truth = ledger_of(self.home, self.engine, "nobody/1/1.00")
         self.template: tuple[bytes, Catalog] | None = None
 
     @property
@@ -132,13 +132,13 @@ class Books:
         return tuple(row for row in rows if sees(row))
 
 
-def ledger_of(engine: Any, owner: str) -> Ledger:
-    """The ledger over an engine that has its tables, as the process `owner` has it."""
+def ledger_of(home: Home, engine: Any, owner: str) -> Ledger:
+    """The ledger of a home over an engine that has its tables, as the process `owner` has it."""
     session = DatabaseSession.__new__(DatabaseSession)
     session.uri, session.engine, session.leases, session.owner = "", engine, set(), lambda: owner
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger_module, "DatabaseSession", lambda *_: session)
-        return Ledger("")
+        return Ledger(home)
 
 
 class ProtocolWorld:
@@ -173,7 +173,7 @@ class ProtocolWorld:
         current: Any = getcurrent()
         with contextlib.suppress(AttributeError):
             current.altneu = name
-        return ledger_of(Database(self.protocol.engine, self._process(name)), f"{name}/1/1.00")
+        return ledger_of(self.protocol.home, Database(self.protocol.engine, self._process(name)), f"{name}/1/1.00")
 
     # -- what processes do ------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class ProtocolWorld:
         for stage in ("audit", "publish"):
             for attempt in range(tries):
                 try:
-                    runner.execute_stage(self.protocol.home, book, run_id, stage)
+                    runner.execute_stage(book, run_id, stage)
                     break
                 except (RevisionConflict, LeaseLost):
                     raise
@@ -206,19 +206,19 @@ class ProtocolWorld:
             config=self.protocol.home.config.semantic_settings(),
             hold=True,
         )
-        runner.execute_stage(self.protocol.home, book, run_id, "audit")
-        approval.hold_unapproved_run(self.protocol.home, book, run_id)
+        runner.execute_stage(book, run_id, "audit")
+        approval.hold_unapproved_run(book, run_id)
         return "held"
 
     def decide(self, name: str, how: str) -> str:
         """Somebody publishes, or discards, what is held then; a second time, as it was said to."""
-        book, home = self.ledger(name), self.protocol.home
+        book = self.ledger(name)
         for run in book.runs.list_held()[:1]:
             if how == "discard":
-                approval.reject_run(home, book, run, name, None)
+                approval.reject_run(book, run, name, None)
                 return "rejected"
-            approval.approve_run(home, book, run, name, None)
-            runner.execute_stage(home, book, run.run_id, "publish")
+            approval.approve_run(book, run, name, None)
+            runner.execute_stage(book, run.run_id, "publish")
             return "published"
         return "nothing is held"
 
@@ -233,11 +233,11 @@ class ProtocolWorld:
     def compact(self, name: str) -> str:
         book, protocol = self.ledger(name), self.protocol
         tables = self._process(name).branches()
-        MemoryCompaction(protocol.home, book, tables, book.revisions.get(), protocol.grace, lambda text: None).execute()  # type: ignore[arg-type]
+        MemoryCompaction(book, tables, book.revisions.get(), protocol.grace, lambda text: None).execute()  # type: ignore[arg-type]
         return "done"
 
     def roll_back(self, name: str, revision: int) -> str:
-        rollback.roll_back(self.protocol.home, self.ledger(name), revision)
+        rollback.roll_back(self.ledger(name), revision)
         return "published"
 
     def written_again(self, book: Ledger, run_id: str, target: Revision) -> dict[str, int]:

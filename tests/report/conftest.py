@@ -42,5 +42,5 @@ def states(tmp_path_factory: pytest.TempPathFactory, clock: None) -> Seed:
     from altneu.pipeline.report import write_pages
 
     seed = every_state(tmp_path_factory.mktemp("states"))
-    write_pages(seed.home, seed.ledger, [epoch for epoch in range(12_600, 12_646)])
+    write_pages(seed.ledger, [epoch for epoch in range(12_600, 12_646)])
     return seed

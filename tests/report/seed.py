@@ -69,7 +69,7 @@ class Seed:
         path.mkdir(parents=True, exist_ok=True)
         (path / "altneu.toml").write_text(toml)
         self.home = Home.open(path)
-        self.ledger = Ledger(self.home.database)
+        self.ledger = Ledger(self.home)
         self.ids: Iterator[int] = iter(range(1, 1_000_000))
 
     def run(
@@ -125,7 +125,7 @@ class Seed:
             connection.execute(
                 db.ledger.update().where(db.ledger.c.revision == revision).values(snapshots={"t": str(revision)})
             )
-        rollback.roll_back(self.home, self.ledger, revision)
+        rollback.roll_back(self.ledger, revision)
 
     def audit(self, results: list[dict[str, Any]]) -> None:
         """An audit outside a run, of what is published now."""

@@ -37,7 +37,7 @@ def test_filter_and_search(states: Seed, browser: Any) -> None:
 
 def test_an_epoch_without_a_page_says_the_command(seed: Seed, browser: Any) -> None:
     seed.good_days(30)
-    visit = Visit(browser, write(seed.home, seed.ledger, [DAY])[0])
+    visit = Visit(browser, write(seed.ledger, [DAY])[0])
     visit.page.get_by_role("button", name="3 July 2004: correct", exact=True).click()
     assert "altneu report 2004-07-03" in visit.page.locator("#hint").inner_text()
     visit.page.get_by_role("button", name="Show more").click()
@@ -66,7 +66,7 @@ def test_the_keyboard_reaches_the_content_and_the_grid(states: Seed, browser: An
 
 def test_two_thousand_epochs_filter_at_once(seed: Seed, browser: Any) -> None:
     seed.good_days(2_000)
-    visit = Visit(browser, write(seed.home, seed.ledger, [])[0], 400)
+    visit = Visit(browser, write(seed.ledger, [])[0], 400)
     assert 300 < visit.page.locator(".c:visible").count() < 400  # twelve months; the others on demand
     visit.page.get_by_label("Search").fill("2006-12-3")
     assert visit.page.locator(".c:visible").count() == 2
@@ -84,7 +84,7 @@ def test_the_grid_of_three_thousand_epochs(seed: Seed, browser: Any) -> None:
     """A light page; a month is gone to, also one that is folded; the arrows move from day to day."""
     seed.good_days(3_000)
     seed.ledger.checks.put(None, 1, [check(DAY + 700, "edges are unique", False)])
-    index = write(seed.home, seed.ledger, [DAY + 2_999])[0]
+    index = write(seed.ledger, [DAY + 2_999])[0]
     assert {file.name for file in seed.home.reports.glob("*.html") if file.stat().st_size > 300_000} == set()
     visit = Visit(browser, index)
     page = visit.page
@@ -101,7 +101,7 @@ def test_the_grid_of_three_thousand_epochs(seed: Seed, browser: Any) -> None:
 
 def test_the_list_is_sorted_and_downloaded(seed: Seed, browser: Any) -> None:
     seed.good_days(30)
-    visit = Visit(browser, write(seed.home, seed.ledger, [DAY])[0])
+    visit = Visit(browser, write(seed.ledger, [DAY])[0])
     page = visit.page
     first = page.locator("#list tbody tr").first
     assert first.inner_text().startswith("2004-07-30")
@@ -121,7 +121,7 @@ def test_the_list_is_sorted_and_downloaded(seed: Seed, browser: Any) -> None:
 
 def test_two_epochs_are_compared_and_the_address_names_them(seed: Seed, browser: Any) -> None:
     seed.good_days(20)
-    index = write(seed.home, seed.ledger, [DAY])[0]
+    index = write(seed.ledger, [DAY])[0]
     visit = Visit(browser, index)
     page = visit.page
     assert page.locator("#difference").is_hidden()
@@ -130,9 +130,7 @@ def test_two_epochs_are_compared_and_the_address_names_them(seed: Seed, browser:
     assert page.locator("#compared").inner_text() == "Not among the epochs of this page: 2004-07-99"
     page.get_by_role("textbox", name="To", exact=True).fill("2004-07-10")
     edges = page.locator("#difference tbody tr", has_text="Edges").inner_text().split()
-    then, now = (
-        epoch_document(seed.home, seed.ledger, DAY + day)["graph"]["measures"]["edges"]["value"] for day in (2, 9)
-    )
+    then, now = (epoch_document(seed.ledger, DAY + day)["graph"]["measures"]["edges"]["value"] for day in (2, 9))
     assert now > then and edges == ["Edges", str(then), str(now), f"+{now - then}"]
     assert page.url.endswith("#compare=2004-07-03,2004-07-10")
     again = browser.new_page()
@@ -148,7 +146,7 @@ def test_two_revisions_are_compared_by_the_page_or_the_command(seed: Seed, brows
     seed.run({DAY: (4, 0)}, {DAY: {"edges": 1}})
     (seed.home.reports).mkdir(exist_ok=True)
     (seed.home.reports / "diff-1-3.html").write_text("what has changed")
-    index = write(seed.home, seed.ledger, [DAY])[0]
+    index = write(seed.ledger, [DAY])[0]
     visit = Visit(browser, index, 400)
     page = visit.page
     assert page.locator("#differ code").inner_text() == "altneu diff 2 3 --page"
@@ -180,7 +178,7 @@ def test_the_history_of_a_check(states: Seed, browser: Any) -> None:
 def test_great_numbers_fit_a_narrow_screen(seed: Seed, browser: Any) -> None:
     big = {"vertices": 98_765_432, "edges": 1_234_567_890, "triangles": 98_765_432_109, "truss2": 1_234_567_890}
     seed.run({DAY: (123_456_789, 1_234_567), DAY + 1: (1, 0)}, {DAY: big, DAY + 1: {"truss150": 7_654_321}})
-    for file in write(seed.home, seed.ledger, [DAY + 1]):
+    for file in write(seed.ledger, [DAY + 1]):
         visit = Visit(browser, file, 400)
         visit.page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= 400

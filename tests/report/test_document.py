@@ -20,7 +20,7 @@ def test_totals_and_changes_are_those_of_the_ledger(seed: Seed) -> None:
             DAY + 2: {"vertices": 1, "edges": 1, "truss2": 1},
         },
     )
-    first, gap, last = (epoch_document(seed.home, seed.ledger, epoch) for epoch in (DAY, DAY + 1, DAY + 2))
+    first, gap, last = (epoch_document(seed.ledger, epoch) for epoch in (DAY, DAY + 1, DAY + 2))
     assert first["graph"]["measures"]["edges"] == {"value": 6, "before": 0, "change": 6}
     assert first["graph"]["measures"]["max_trussness"] == {"value": 4, "before": 0, "change": 4}
     assert gap["graph"]["measures"]["edges"] == {"value": 6, "before": 6, "change": 0}
@@ -39,7 +39,7 @@ def test_a_later_revision_adds_to_an_epoch_and_outdates_its_audit(seed: Seed) ->
     seed.run({DAY: (10, 0), DAY + 1: (10, 0)}, {DAY: {"edges": 6}, DAY + 1: {"edges": 1}})
     seed.audit([*audit(DAY), *audit(DAY + 1)])
     seed.run({DAY + 1: (12, 0)}, {DAY + 1: {"edges": 2}})
-    first, second = (epoch_document(seed.home, seed.ledger, epoch) for epoch in (DAY, DAY + 1))
+    first, second = (epoch_document(seed.ledger, epoch) for epoch in (DAY, DAY + 1))
     assert (first["state"], second["state"]) == ("good", "unaudited")
     assert first["audit"]["fresh"] and not second["audit"]["fresh"]
     assert second["graph"]["measures"]["edges"]["value"] == 9
@@ -50,13 +50,13 @@ def test_a_later_revision_adds_to_an_epoch_and_outdates_its_audit(seed: Seed) ->
 
 def test_diffs_after_the_frontier_are_not_visible(seed: Seed) -> None:
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 6}, DAY + 30: {"edges": -6}})
-    found = epoch_document(seed.home, seed.ledger, DAY)
+    found = epoch_document(seed.ledger, DAY)
     assert found["graph"]["measures"]["edges"]["value"] == 6
-    assert epoch_document(seed.home, seed.ledger, DAY + 30)["graph"] is None
+    assert epoch_document(seed.ledger, DAY + 30)["graph"] is None
 
 
 def test_verdicts_in_plain_words(states: Seed) -> None:
-    found = {epoch: epoch_document(states.home, states.ledger, epoch) for epoch in range(DAY + 39, DAY + 47)}
+    found = {epoch: epoch_document(states.ledger, epoch) for epoch in range(DAY + 39, DAY + 47)}
     assert [found[epoch]["state"] for epoch in found] == [
         "good", "warning", "wrong", "unaudited", "failed", "running", "empty", "empty",
     ]  # fmt: skip
@@ -93,7 +93,7 @@ def test_a_correction_that_nobody_has_published_leaves_something_to_do(
         seed.hold(DAY)
     else:
         seed.run({DAY: (5, 0)}, error="rejected by Ada: half of it is missing", state="rejected")
-    found = epoch_document(seed.home, seed.ledger, DAY)
+    found = epoch_document(seed.ledger, DAY)
     assert (found["state"], found["held"]["state"]) == ("good", state)
     verdict = found["verdict"]
     assert verdict["headline"] == f"Loaded well. Equal to a full recomputation. {says}"
@@ -103,19 +103,19 @@ def test_a_correction_that_nobody_has_published_leaves_something_to_do(
 def test_a_failed_rerun_leaves_what_was_published(seed: Seed) -> None:
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 6}}, audit(DAY))
     seed.run({DAY: (99, 0)}, {DAY: {"edges": 90}}, [check(DAY, "x", False)], error="ingest: too many malformed rows")
-    found = epoch_document(seed.home, seed.ledger, DAY)
+    found = epoch_document(seed.ledger, DAY)
     assert found["state"] == "failed"
     assert found["verdict"]["headline"].endswith("What was published before (revision 1) is unchanged.")
     assert found["graph"]["measures"]["edges"]["value"] == 6 and found["landed"]["rows"] == 10
     assert [one["name"] for one in found["failed_run"]["checks"]] == ["x"] and not found["checks"]
     seed.run({DAY: (11, 0)}, {}, audit(DAY))
-    assert epoch_document(seed.home, seed.ledger, DAY)["state"] == "good"
+    assert epoch_document(seed.ledger, DAY)["state"] == "good"
 
 
 def test_rows_against_history(seed: Seed) -> None:
     seed.good_days(10)
     seed.run({DAY + 10: (500, 0)}, {}, audit(DAY + 10))
-    found = epoch_document(seed.home, seed.ledger, DAY + 10)
+    found = epoch_document(seed.ledger, DAY + 10)
     usual = {"epochs": 10, "low": 1, "high": 275, "middle": 22, "quarantined": 0}  # so few say little: a factor 12
     assert found["landed"]["history"] == usual | {"uneven": True}
     said = (
@@ -128,7 +128,7 @@ def test_rows_against_history(seed: Seed) -> None:
 def test_integer_epochs_far_apart(tmp_path) -> None:
     seed = Seed(tmp_path, "")
     seed.run({-5: (1, 0), 10**12: (2, 0)}, {-5: {"edges": 1}, 10**12: {"edges": 1}})
-    found = epoch_document(seed.home, seed.ledger, 10**12)
+    found = epoch_document(seed.ledger, 10**12)
     assert (found["label"], found["previous"]) == ("1000000000000", "-5")
     assert [point["edges"] for point in found["trend"]] == [1, 2]
 
@@ -138,7 +138,7 @@ def test_documents_are_json_and_come_without_spark(states: Seed) -> None:
         "import sys, json; from altneu.pipeline.report import epoch_document; "
         "from altneu.pipeline.home.home import Home; "
         "from altneu.pipeline.state.ledger import Ledger; home = Home.open(sys.argv[1]); "
-        "print(json.dumps(epoch_document(home, Ledger(home.database), 12640))); assert 'pyspark' not in sys.modules"
+        "print(json.dumps(epoch_document(Ledger(home), 12640))); assert 'pyspark' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", code, str(states.home.path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

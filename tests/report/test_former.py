@@ -28,7 +28,7 @@ def test_a_former_revision_is_as_it_was(seed: Seed) -> None:
     def remember() -> None:
         revision = seed.ledger.revisions.get().revision
         for epoch in seed.ledger.outputs.published_batches():
-            then[revision, epoch] = said(epoch_document(seed.home, seed.ledger, epoch))
+            then[revision, epoch] = said(epoch_document(seed.ledger, epoch))
 
     seed.good_days(6)
     remember()
@@ -38,21 +38,21 @@ def test_a_former_revision_is_as_it_was(seed: Seed) -> None:
     seed.run({DAY + 6: (9, 0)}, {DAY + 6: {"edges": 4, "truss2": 4}}, audit(DAY + 6))
     remember()
     seed.audit(audit(DAY + 2, "edge totals", observed="1 difference"))
-    then.update({(3, DAY + 2): said(epoch_document(seed.home, seed.ledger, DAY + 2))})
+    then.update({(3, DAY + 2): said(epoch_document(seed.ledger, DAY + 2))})
     seed.run({}, {}, audit(DAY + 2), kind="rebuild")
     remember()
     seed.rollback(2)
     assert len(then) == 6 + 6 + 7 + 7
     for (revision, epoch), before in then.items():
-        assert said(epoch_document(seed.home, seed.ledger, epoch, revision)) == before, (revision, epoch)
+        assert said(epoch_document(seed.ledger, epoch, revision)) == before, (revision, epoch)
 
 
 def test_its_page_names_the_revision_and_leads_to_the_newest(seed: Seed) -> None:
     seed.run({DAY: (9, 0), DAY + 1: (4, 0)}, {DAY: {"edges": 8, "truss2": 8}}, audit(DAY))
-    write(seed.home, seed.ledger, [DAY, DAY + 1])
+    write(seed.ledger, [DAY, DAY + 1])
     seed.run({DAY: (5, 0)}, {DAY: {"edges": -3, "truss2": -3}}, audit(DAY))
-    write(seed.home, seed.ledger, [DAY])
-    path = write_former(seed.home, seed.ledger, DAY, 1)
+    write(seed.ledger, [DAY])
+    path = write_former(seed.ledger, DAY, 1)
     assert path.name == "epoch=2004-07-01.revision=1.html"
     page, newest = Reader(path.read_text()), Reader((seed.home.reports / "epoch=2004-07-01.html").read_text())
     assert (
@@ -61,10 +61,10 @@ def test_its_page_names_the_revision_and_leads_to_the_newest(seed: Seed) -> None
     )
     assert "epoch=2004-07-01.html" in page.links and "what revision" not in newest.text
     before = path.read_bytes()
-    write(seed.home, seed.ledger, [DAY])  # the pages of the newest revision leave it alone
+    write(seed.ledger, [DAY])  # the pages of the newest revision leave it alone
     assert path.read_bytes() == before
     with pytest.raises(AltneuError, match="3"):
-        write_former(seed.home, seed.ledger, DAY, 3)
+        write_former(seed.ledger, DAY, 3)
 
 
 @pytest.mark.parametrize(
@@ -96,23 +96,23 @@ def test_pages_of_rows_are_linked_while_they_are_right_and_the_newest_are_kept(
     from altneu.pipeline.report import page_writer
 
     seed.run({DAY: (9, 0)}, {DAY: {"edges": 8, "truss2": 8}}, audit(DAY))
-    index, page = write(seed.home, seed.ledger, [DAY])
+    index, page = write(seed.ledger, [DAY])
     rows = seed.home.reports / page_name("2004-07-01", 1)
     assert not rows.exists() and rows.name not in Reader(page.read_text()).links  # this home has no tables
     rows.write_text("a page of rows")
-    write(seed.home, seed.ledger, [])  # the epoch's page follows what is there
+    write(seed.ledger, [])  # the epoch's page follows what is there
     assert rows.name in Reader(page.read_text()).links and rows.name in Reader(index.read_text()).links
     seed.run({DAY + 1: (5, 0)}, {DAY + 1: {"edges": 1, "truss2": 1}}, audit(DAY + 1))
-    write(seed.home, seed.ledger, [DAY + 1])
+    write(seed.ledger, [DAY + 1])
     assert rows.name in Reader(page.read_text()).links and rows.name not in Reader(index.read_text()).links
     seed.run({DAY: (5, 0)}, {DAY: {"edges": -3, "truss2": -3}}, audit(DAY))
-    write(seed.home, seed.ledger, [])
+    write(seed.ledger, [])
     assert rows.name not in Reader(page.read_text()).links and rows.exists()
     monkeypatch.setattr(page_writer, "KEPT_ROWS_PAGES", 0)
-    beside = write_former(seed.home, seed.ledger, DAY, 1)
+    beside = write_former(seed.ledger, DAY, 1)
     assert rows.name in Reader(beside.read_text()).links
-    write(seed.home, seed.ledger, [])
+    write(seed.ledger, [])
     assert rows.exists()  # the page of its revision leads to it
     beside.unlink()
-    write(seed.home, seed.ledger, [])
+    write(seed.ledger, [])
     assert not rows.exists()

@@ -103,7 +103,7 @@ def test_nothing_is_to_do_only_where_the_landing_is_published(seed: Seed, monkey
     def text(**landed: list[str]) -> str:
         there = {"at": "2004-07-02T08:00:00+00:00", "missing": [], "changed": [], "gone": []} | landed
         monkeypatch.setattr(altneu.pipeline.report.page_writer, "inspect_landing", lambda *_: there)
-        write(seed.home, seed.ledger, [DAY])
+        write(seed.ledger, [DAY])
         return Reader(pages(seed.home.path)["index.html"]).text
 
     assert "Nothing to do." in text()
@@ -113,7 +113,7 @@ def test_nothing_is_to_do_only_where_the_landing_is_published(seed: Seed, monkey
 
 def test_what_informs_is_no_failure(seed: Seed) -> None:
     seed.run({DAY: (9, 0)}, {}, [check(DAY, "no self-loops", False, severity="info"), check(DAY, "x"), *audit(DAY)])
-    text = Reader(write(seed.home, seed.ledger, [DAY])[1].read_text()).text
+    text = Reader(write(seed.ledger, [DAY])[1].read_text()).text
     assert "Nothing to do." in text and "1 other check passed." in text and "no self-loops" in text
 
 
@@ -126,58 +126,58 @@ def test_changes_have_a_sign_and_empty_columns_are_left_out(seed: Seed) -> None:
         [check(DAY, "x", False, severity="warning", rows=rows)],
         {"triangles": moved},
     )
-    text = Reader(write(seed.home, seed.ledger, [DAY])[1].read_text()).text
+    text = Reader(write(seed.ledger, [DAY])[1].read_text()).text
     assert "+361" in text and "−2" in text and "copies" in text and "foreign" not in text
 
 
 def test_the_order_of_the_returned_paths(seed: Seed) -> None:
     seed.good_days(5)
-    written = write(seed.home, seed.ledger, [DAY + 3, DAY + 1])
+    written = write(seed.ledger, [DAY + 3, DAY + 1])
     assert [path.name for path in written] == ["index.html", "epoch=2004-07-02.html", "epoch=2004-07-04.html"]
     checks = {path.name for path in seed.home.reports.glob("check=*.html")}
     there = {path.name for path in seed.home.reports.glob("*.html")}
     assert there == {path.name for path in written} | checks and len(checks) == 4
-    assert [path.name for path in write(seed.home, seed.ledger, [])] == ["index.html"]
+    assert [path.name for path in write(seed.ledger, [])] == ["index.html"]
     index = written[0].read_text()
     assert 'href="epoch=2004-07-02.html"' in index and '<button class="c g" value="2004-07-03"' in index
 
 
 def test_a_home_without_a_run_has_an_index(seed: Seed) -> None:
-    (index,) = write(seed.home, seed.ledger, [])
+    (index,) = write(seed.ledger, [])
     assert "Nothing has been run yet." in Reader(index.read_text()).text
 
 
 def test_the_same_state_gives_the_same_bytes(seed: Seed) -> None:
     seed.good_days(35)
     epochs = [DAY, DAY + 20, DAY + 34]
-    first = [unwritten(path) for path in write(seed.home, seed.ledger, epochs)]
-    assert [unwritten(path) for path in write(seed.home, seed.ledger, epochs)] == first
+    first = [unwritten(path) for path in write(seed.ledger, epochs)]
+    assert [unwritten(path) for path in write(seed.ledger, epochs)] == first
 
 
 def test_any_past_epoch_is_the_same_from_a_copy_of_the_database(states: Seed, tmp_path: Path) -> None:
     shutil.copytree(states.home.path, tmp_path / "copy", ignore=shutil.ignore_patterns("reports"))
     home = Home.open(tmp_path / "copy")
-    before, ledger, epochs = pages(states.home.path), Ledger(home.database), range(12_600, 12_646)
-    write(home, ledger, list(epochs)[::-1])
+    before, ledger, epochs = pages(states.home.path), Ledger(home), range(12_600, 12_646)
+    write(ledger, list(epochs)[::-1])
     assert pages(home.path) == before
     for epoch in epochs[::3]:
         page = home.reports / f"epoch={home.schedule.format_label(epoch)}.html"
         page.unlink()
-        assert write(home, ledger, [epoch])[1] == page
+        assert write(ledger, [epoch])[1] == page
         assert unwritten(page) == before[page.name]
 
 
 def test_an_epochs_page_does_not_change_with_what_is_published_after_it(seed: Seed) -> None:
     seed.good_days(10)
-    before = unwritten(write(seed.home, seed.ledger, [DAY + 5])[1])
+    before = unwritten(write(seed.ledger, [DAY + 5])[1])
     seed.good_days(5, DAY + 10)
-    after = unwritten(write(seed.home, seed.ledger, [DAY + 5])[1])
+    after = unwritten(write(seed.ledger, [DAY + 5])[1])
     assert before.replace("2004-07-10", "") == after.replace("2004-07-10", "")
 
 
 def test_the_pages_of_three_thousand_epochs_are_below_300_kilobytes(seed: Seed) -> None:
     seed.good_days(3_000)
-    index, last = write(seed.home, seed.ledger, [DAY + 2_999])
+    index, last = write(seed.ledger, [DAY + 2_999])
     text = index.read_text()
     page = Reader(text)
     cells = text.count('class="c ')
@@ -190,7 +190,7 @@ def test_schedules_of_hours_weeks_and_integers(tmp_path: Path) -> None:
     for every, first, group in (("6h", 50_000, "2004-03-23"), ("7d", 1_790, "2004"), (None, 95, "0 to 99")):
         seed = Seed(tmp_path / str(every), f'[epochs]\nevery = "{every}"\n' if every else "")
         seed.good_days(10, first)
-        index, page = write(seed.home, seed.ledger, [first + 9])
+        index, page = write(seed.ledger, [first + 9])
         assert f'aria-label="{group}"' in index.read_text()
         assert "Loaded well." in Reader(page.read_text()).text
 
@@ -206,7 +206,7 @@ def test_each_stage_shows_what_it_wrote_and_its_memory(seed: Seed) -> None:
     cost = {"rows": 6_518, "files": 2, "bytes": 19_277, "python": 222_765_056, "jvm": 1_147_129_856, "workers": 0}
     truss = {"methods": {"descend": 2, "none": 1}, "epochs": 3}
     seed.run({DAY: (9, 0)}, {}, facts={"triangles": {"rows": 3_995, "proposals": 18_360, "cost": cost}, "truss": truss})
-    text = Reader(write(seed.home, seed.ledger, [DAY])[1].read_text()).text
+    text = Reader(write(seed.ledger, [DAY])[1].read_text()).text
     assert "rows 3,995 · proposals 18,360" in text
     assert "h-index descent (deletions): 2 epochs · nothing to do: 1 epoch · rows 0 · epochs 3" in text
     assert "wrote 6,518 rows, 19 kB in 2 files · memory at most: Java 1.1 GB, Python 223 MB" in text
@@ -225,16 +225,16 @@ def test_data_docs_stand_beside_the_page_and_are_linked(seed: Seed) -> None:
             check(DAY, "an edge is in the edge set once", suite="edges"),
         ],
     )
-    page = write(seed.home, seed.ledger, [DAY])[-1]
+    page = write(seed.ledger, [DAY])[-1]
     assert "data-docs" not in page.read_text()
-    write(seed.home, seed.ledger, [DAY], data_docs=True)
+    write(seed.ledger, [DAY], data_docs=True)
     links = [link for link in Reader(page.read_text()).links if link.startswith("data-docs/")]
     docs = {Path(link).stem: (page.parent / link).read_text() for link in links}
     assert set(docs) == {"volumes", "edges"}
     assert "1:30:00 before its end" in docs["volumes"] and "before its end" not in docs["edges"]
     assert "50%" in docs["volumes"] and "100%" in docs["edges"]  # the share of checks that passed
     assert not any(HOSTILE in text for text in docs.values())
-    assert write(seed.home, seed.ledger, [DAY])[-1].read_text().count("data-docs/") == 2  # stays linked
+    assert write(seed.ledger, [DAY])[-1].read_text().count("data-docs/") == 2  # stays linked
 
 
 def test_the_index_of_a_history_with_holes(seed: Seed) -> None:
@@ -242,5 +242,5 @@ def test_the_index_of_a_history_with_holes(seed: Seed) -> None:
     totals = {"vertices": 3, "edges": 3, "triangles": 1, "truss3": 3}
     seed.run({DAY: (3, 0)}, {DAY: totals})
     seed.run({DAY + 3: (5, 0)}, {DAY + 3: totals})
-    index = write(seed.home, seed.ledger, [DAY, DAY + 3])[0].read_text()
+    index = write(seed.ledger, [DAY, DAY + 3])[0].read_text()
     assert "Landed rows over epochs" in index

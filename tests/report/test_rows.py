@@ -44,7 +44,7 @@ def test_a_page_reads_as_much_of_a_long_history_as_of_a_short_one(
         seed = long_history(tmp_path / str(days), days)
         for epoch in (DAY + 130, DAY + days - 1):
             reads.taken()
-            assert epoch_document(seed.home, seed.ledger, epoch)["state"] == "good"
+            assert epoch_document(seed.ledger, epoch)["state"] == "good"
             found[days, epoch] = reads.taken()
     assert len(set(found.values())) == 1, found
     statements, rows = found[SHORT, DAY + 130]
@@ -56,10 +56,10 @@ def test_a_write_reads_a_row_an_epoch_and_no_epoch_twice(tmp_path: Path, monkeyp
     reads, found = Reads(monkeypatch), {}
     for days in (SHORT, LONG):
         seed = long_history(tmp_path / str(days), days)
-        write(seed.home, seed.ledger, list(range(DAY + days - 50, DAY + days)))
+        write(seed.ledger, list(range(DAY + days - 50, DAY + days)))
         seed.run({DAY + days: (9, 0)}, {DAY + days: {"edges": 1}}, audit(DAY + days))
         reads.taken()
-        write(seed.home, seed.ledger, [DAY + days])  # its page, the one before that links it now, and the index
+        write(seed.ledger, [DAY + days])  # its page, the one before that links it now, and the index
         found[days] = reads.taken()
     assert found[SHORT][0] == found[LONG][0]
     per_epoch = (found[LONG][1] - found[SHORT][1]) / (LONG - SHORT)
@@ -69,6 +69,6 @@ def test_a_write_reads_a_row_an_epoch_and_no_epoch_twice(tmp_path: Path, monkeyp
 def test_the_index_shows_so_many_epochs_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seed = long_history(tmp_path, SHORT)
     monkeypatch.setattr(whole, "GRID", 40)
-    text = write(seed.home, seed.ledger, [])[0].read_text()
+    text = write(seed.ledger, [])[0].read_text()
     assert text.count('class="c ') == 40 and "160 older ones" in text
     assert "200 epochs published, the newest 40 of all shown here, each of these equal" in text

@@ -320,9 +320,9 @@ def assert_all_documents(world: ReportWorld) -> None:
     """Compare every document, the index, `status` and every page in the reports with what the history says."""
     home, ledger = world.seed.home, world.seed.ledger
     epochs = list(range(DAY - 1, DAY + DAYS + 1))
-    state = ReportState(home, ledger, epochs)  # all at once, as the files are written; and one alone, as on request
+    state = ReportState(ledger, epochs)  # all at once, as the files are written; and one alone, as on request
     documents = {epoch: describe_epoch(state, epoch, clock.timestamp()) for epoch in epochs}
-    alone = epoch_document(home, ledger, world.dice.choice(epochs))
+    alone = epoch_document(ledger, world.dice.choice(epochs))
     assert alone | {"written": None} == documents[alone["epoch"]] | {"written": None}
     for epoch, found in documents.items():
         match(expected(world, epoch), found, world.label(epoch))
@@ -349,7 +349,7 @@ def former(world: ReportWorld, documents: dict[int, dict[str, Any]]) -> None:
             world.said[newest, epoch] = {**documents[epoch], "written": None}
     before = [key for key in world.said if key[0] < newest]
     for revision, epoch in world.dice.sample(before, min(len(before), 2)):
-        found = epoch_document(world.seed.home, world.seed.ledger, epoch, revision)
+        found = epoch_document(world.seed.ledger, epoch, revision)
         assert found.pop("former") == {"revision": revision, "newest": newest}
         assert {**found, "written": None} == world.said[revision, epoch], f"{world.label(epoch)} at {revision}"
 
@@ -357,9 +357,9 @@ def former(world: ReportWorld, documents: dict[int, dict[str, Any]]) -> None:
 def index(world: ReportWorld, documents: dict[int, dict[str, Any]]) -> None:
     home, ledger = world.seed.home, world.seed.ledger
     stand = list_epoch_statuses(ledger, ledger.revisions.get())
-    there = files.ReportIndex(home, ledger, stand, files.PageStore(home))
+    there = files.ReportIndex(ledger, stand, files.PageStore(home))
     every = list_incidents(ledger)
-    found = files.index_document(home, ledger, stand, "now", there.shown_state, {"at": "then", "missing": []}, every)
+    found = files.index_document(ledger, stand, "now", there.shown_state, {"at": "then", "missing": []}, every)
     by_check = {
         (one.first.suite, one.first.name): one for one in every if one.is_open and one.first.suite != STAGES_FAIL
     }
@@ -464,7 +464,7 @@ def failing(world: ReportWorld) -> dict[tuple[str, str], set[int]]:
 
 def status(world: ReportWorld, documents: dict[int, dict[str, Any]]) -> None:
     """What `status` and the page in Airflow list of each published epoch; nothing is landed here."""
-    _, rows = list_epoch_rows(world.seed.home, world.seed.ledger)
+    _, rows = list_epoch_rows(world.seed.ledger)
     found = {row["epoch"]: row for row in rows}
     assert {*found} == {*(world.newest.batches if world.newest else ())}
     for epoch, row in found.items():
@@ -500,7 +500,7 @@ def history(path: Path, seed: int, steps: int, toml: str = DAILY) -> None:
             story.append(world.step())
             newest = world.tried[-1:] if story[-1].startswith(("fail", "stop", "lose")) else world.revisions[-1:]
             wanted = [epoch for one in newest for epoch in one.epochs]
-            write(world.seed.home, world.seed.ledger, [e for e in wanted if world.dice.random() < 0.8])
+            write(world.seed.ledger, [e for e in wanted if world.dice.random() < 0.8])
             assert_all_documents(world)
     except AssertionError as error:
         raise AssertionError(f"seed {seed}, after {'; '.join(story)}: {error}") from error

@@ -12,6 +12,7 @@ from altneu.pipeline.errors import Unavailable
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.report import page_writer
 from altneu.pipeline.state import filesystem
+from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.tasks import airflow_page
 from tests.report.seed import DAILY, DAY, Seed, audit
 from tests.s3 import Store
@@ -42,15 +43,15 @@ def test_the_same_pages_as_in_a_folder(both: list[Seed], store: Store) -> None:
     """Links lead to neighbours by their names, so that a bucket is read as a folder is; only what changed is sent."""
     disk, other = both
     disk.run({DAY: (10, 0)}, {DAY: {"edges": 3}}, audit(DAY))
-    report.write_pages(disk.home, disk.ledger, [DAY])
+    report.write_pages(disk.ledger, [DAY])
     toml = other.home.path / "altneu.toml"
     toml.write_text(f'{toml.read_text()}[storage]\ndatabase = "{disk.home.database}"\n')
     remote = Home.open(other.home.path)
-    report.write_pages(remote, disk.ledger, [DAY])
+    report.write_pages(Ledger(remote), [DAY])
     for day in DAYS[1:]:
         disk.run({day: (10, 0)}, {day: {"edges": 3}}, audit(day))
-        for home in (disk.home, remote):
-            report.write_pages(home, disk.ledger, [day])
+        for ledger in (disk.ledger, Ledger(remote)):
+            report.write_pages(ledger, [day])
     assert not remote.reports.exists() and not (remote.path / "reports").exists()
     found = texts(remote)
     assert found.keys() == texts(disk.home).keys() and len(found) > 5
@@ -59,12 +60,12 @@ def test_the_same_pages_as_in_a_folder(both: list[Seed], store: Store) -> None:
         for link in re.findall(r'href="([^"#:]+)(?:#[^"]*)?"', text):
             assert "/" not in link or link.startswith("data-docs/"), (name, link)
     store.seen.clear()
-    report.refresh_pages(remote, disk.ledger)
+    report.refresh_pages(Ledger(remote))
     again = puts(store)
     assert "index.html" in again and not [name for name in again if name.startswith("epoch")]
     disk.run({DAY: (7, 0)}, {DAY: {"edges": -1}}, audit(DAY))
     store.seen.clear()
-    report.write_pages(remote, disk.ledger, [DAY])
+    report.write_pages(Ledger(remote), [DAY])
     assert len([name for name in puts(store) if name.startswith("epoch")]) == 3
 
 
@@ -92,11 +93,11 @@ def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypat
     for method in ("GET", "PUT"):
         store.faults = lambda verb, path, method=method: fault if verb == method else None  # type: ignore[misc]
         with pytest.raises(Unavailable, match=r"\[reports\] uri = s3://.*/pages: ") as error:
-            report.write_pages(seed.home, seed.ledger, [DAY])
+            report.write_pages(seed.ledger, [DAY])
         assert "altneu doctor" in str(error.value.next) and "altneu report" in str(error.value.next)
-        written, why = report.write_run_pages(seed.home, seed.ledger, [DAY])
+        written, why = report.write_run_pages(seed.ledger, [DAY])
         assert written == [] and why and "[reports] uri = s3://" in why and "Next: altneu doctor" in why
-        assert "Unavailable" in str(report.refresh_pages(seed.home, seed.ledger))
+        assert "Unavailable" in str(report.refresh_pages(seed.ledger))
     store.faults = lambda method, path: fault if method == "GET" else None
     assert "2004-07-01" in str(
         airflow_page.report_page(str(seed.home.path), "epoch=2004-07-01.html")
@@ -104,7 +105,7 @@ def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypat
     with pytest.raises(Unavailable):
         airflow_page.report_page(str(seed.home.path), "diff-1-2.html")
     store.faults = lambda method, path: None
-    report.refresh_pages(seed.home, seed.ledger, [DAY])
+    report.refresh_pages(seed.ledger, [DAY])
     assert "epoch=2004-07-01.html" in filesystem.list_files(seed.home.reports_at)
     filesystem._s3_filesystem.cache_clear()
 
@@ -112,6 +113,6 @@ def test_a_otherthat_fails(fault: str, both: list[Seed], store: Store, monkeypat
 def test_a_folder_elsewhere(tmp_path: Path) -> None:
     seed = Seed(tmp_path / "home", f'{DAILY}[reports]\nuri = "{tmp_path}/pages/"\n')
     seed.run({DAY: (10, 0)}, {DAY: {"edges": 3}}, audit(DAY))
-    written = report.write_pages(seed.home, seed.ledger, [DAY])
+    written = report.write_pages(seed.ledger, [DAY])
     assert written == [f"{tmp_path}/pages/index.html", f"{tmp_path}/pages/epoch=2004-07-01.html"]
     assert all(Path(page).is_file() for page in written) and not (tmp_path / "home" / "reports").exists()

@@ -98,12 +98,12 @@ class Story(RuleBasedStateMachine):
         world = self.world
         todo = [e for e in epochs if e in world.changed() or (remove and e not in world.landed)]
         if not todo:
-            assert home_helpers.run(world.home, world.ledger, epochs, remove) is None
+            assert home_helpers.run(world.ledger, epochs, remove) is None
         elif self._restated() or any(map(self._folded, todo)):
             with pytest.raises(UsageError):
-                home_helpers.run(world.home, world.ledger, epochs, remove)
+                home_helpers.run(world.ledger, epochs, remove)
         else:
-            assert home_helpers.run(world.home, world.ledger, epochs, remove) is not None
+            assert home_helpers.run(world.ledger, epochs, remove) is not None
             world.published(todo)
 
     # -- the landing ------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class Story(RuleBasedStateMachine):
         epoch = data.draw(st.sampled_from(sorted(set(world.landed) & set(world.newest.batches))))
         world.remove(epoch)
         with pytest.raises(UsageError, match="is not landed"):
-            home_helpers.run(world.home, world.ledger, [epoch])
+            home_helpers.run(world.ledger, [epoch])
         self._run([epoch], remove=True)
 
     # -- runs over all ----------------------------------------------------------------------------------------------
@@ -146,14 +146,14 @@ class Story(RuleBasedStateMachine):
     def backfill(self) -> None:
         world = self.world
         todo = [epoch for epoch in world.changed() if not self._folded(epoch)]
-        plan = planning.plan_run(world.home, world.ledger, lambda epoch: True)
+        plan = planning.plan_run(world.ledger, lambda epoch: True)
         if not todo:
-            assert runner.execute_run(world.home, world.ledger, plan) is None
+            assert runner.execute_run(world.ledger, plan) is None
         elif self._restated():
             with pytest.raises(UsageError):
-                home_helpers.run_as_planned(world.home, world.ledger, plan)
+                home_helpers.run_as_planned(world.ledger, plan)
         else:
-            home_helpers.run_as_planned(world.home, world.ledger, plan)
+            home_helpers.run_as_planned(world.ledger, plan)
             world.published(todo)
 
     @precondition(lambda self: self.world.newest.batches)
@@ -174,13 +174,11 @@ class Story(RuleBasedStateMachine):
         folded = since is not None and self._restated()  # what is folded can be counted otherwise from the files alone
         if (from_landing and gone) or (not from_landing and folded):
             with pytest.raises(UsageError):
-                plan = planning.plan_rebuild(world.home, world.ledger, from_landing=from_landing)
-                home_helpers.run_as_planned(world.home, world.ledger, plan)
+                plan = planning.plan_rebuild(world.ledger, from_landing=from_landing)
+                home_helpers.run_as_planned(world.ledger, plan)
             world.configure(world.newest.settings)
             return
-        home_helpers.run_as_planned(
-            world.home, world.ledger, planning.plan_rebuild(world.home, world.ledger, from_landing=from_landing)
-        )
+        home_helpers.run_as_planned(world.ledger, planning.plan_rebuild(world.ledger, from_landing=from_landing))
         world.published(sorted({*world.landed, *world.newest.batches}) if from_landing else [])
 
     @precondition(lambda self: self.world.newest.batches)
@@ -193,14 +191,14 @@ class Story(RuleBasedStateMachine):
         revision = data.draw(st.sampled_from(sorted(readable)))
         if revision == world.ledger.revisions.get().revision:
             return
-        rollback.roll_back(world.home, world.ledger, revision)
+        rollback.roll_back(world.ledger, revision)
         world.rolled_back(revision)
         world.configure(world.newest.settings)
 
     @precondition(lambda self: self.world.newest.batches)
     @rule()
     def compact(self) -> None:
-        compact(self.world.home, self.world.ledger, self.spark, grace=0)
+        compact(self.world.ledger, self.spark, grace=0)
 
     @precondition(lambda self: self.world.newest.batches and self.world.ledger.revisions.get().since is None)
     @rule(measure=st.sampled_from(["vertices", "edges", "triangles"]), wrong=st.sampled_from([-3, 5]))
@@ -226,7 +224,7 @@ class Story(RuleBasedStateMachine):
         if self._restated() or self._folded(epoch) or epoch not in world.changed():
             return
         with dying(stage, after), pytest.raises((Killed, RunFailed)):
-            home_helpers.run(world.home, world.ledger, [epoch])
+            home_helpers.run(world.ledger, [epoch])
         if stage == "publish" and after:
             world.published([epoch])
         world.check()
@@ -243,16 +241,16 @@ class Story(RuleBasedStateMachine):
             return
         if not {mine, theirs} <= set(world.changed()):
             return
-        run_id = runner.begin_run(world.home, world.ledger, planning.plan_epochs(world.home, world.ledger, [mine]))
+        run_id = runner.begin_run(world.ledger, planning.plan_epochs(world.ledger, [mine]))
         assert run_id is not None
         done = stages.NAMES[: stages.NAMES.index(stage) + 1]
         for name in done:
-            runner.execute_stage(world.home, world.ledger, run_id, name)
-        home_helpers.run(world.home, world.ledger, [theirs])
+            runner.execute_stage(world.ledger, run_id, name)
+        home_helpers.run(world.ledger, [theirs])
         world.published([theirs])
         with pytest.raises(AltneuError):
             for name in stages.NAMES[len(done) : -1]:
-                runner.execute_stage(world.home, world.ledger, run_id, name)
+                runner.execute_stage(world.ledger, run_id, name)
         world.check()
         self._run([mine])
 

@@ -220,7 +220,7 @@ class StoryWorld:
 
     def _totals(self, row: Revision) -> None:
         truth = self.truths[row.revision]
-        found = views.select_totals(self.home, self.ledger, revision=row.revision, all_epochs=True)
+        found = views.select_totals(self.ledger, revision=row.revision, all_epochs=True)
         assert row.frontier == max(truth.batches), (row.revision, row.frontier, truth.batches.keys())
         assert [point["epoch"] for point in found] == list(range(min(truth.batches), row.frontier + 1))
         for point in found:
@@ -230,7 +230,7 @@ class StoryWorld:
     def _pages(self, row: Revision) -> None:
         truth = self.newest
         for epoch, batch in truth.batches.items():
-            page = epoch_document(self.home, self.ledger, epoch)
+            page = epoch_document(self.ledger, epoch)
             wanted = truth.totals(epoch)
             graph = page["graph"]
             values = {name: graph["measures"][name]["value"] for name in SINGLE}
@@ -246,7 +246,7 @@ class StoryWorld:
 
     def _grid(self, row: Revision) -> None:
         """What `status` shows, and Airflow's page."""
-        _, rows = list_epoch_rows(self.home, self.ledger)
+        _, rows = list_epoch_rows(self.ledger)
         states = {entry["epoch"]: entry["state"] for entry in rows}
         assert set(states) == {*self.landed, *self.newest.batches}
         for epoch, state in states.items():

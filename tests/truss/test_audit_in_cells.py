@@ -18,8 +18,8 @@ from altneu.algorithms.graph.motif_patterns import OWN_EDGES
 from altneu.pipeline.checking import distributed_recount, epoch_recount
 from altneu.pipeline.checking.epoch_recount import PER_ROW, RECOUNT, TOTAL
 from altneu.pipeline.errors import UsageError
-from altneu.pipeline.home.home import Home
 from altneu.pipeline.run import planning, runner
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers
 from tests.builders import make_upserts
 from tests.kernels.references import arrays, clique
@@ -174,12 +174,12 @@ def test_motifs_beyond_a_task_are_an_error_that_names_the_setting(tiny: SparkSes
     motifs = '[motifs]\nwedge = "a-b, b-c"\n'
     home, ledger = home_helpers.make(tmp_path / "home", motifs)
     home_helpers.put(home, 0, make_upserts(*clique(4)))
-    run_id = runner.begin_run(home, ledger, planning.plan_epochs(home, ledger, [0]))
+    run_id = runner.begin_run(ledger, planning.plan_epochs(ledger, [0]))
     assert run_id is not None
     for stage in ("ingest", "edges", "triangles", "truss"):
-        runner.execute_stage(home, ledger, run_id, stage)
+        runner.execute_stage(ledger, run_id, stage)
     (home.path / "altneu.toml").write_text(motifs + "[truss]\nlimit_edges = 2\n")
     with pytest.raises(UsageError, match=r"6 edge intervals are more than the 2 .*\[truss\] limit_edges") as error:
-        runner.execute_stage(Home.open(home.path), ledger, run_id, "audit")
+        runner.execute_stage(Ledger(type(home).open(home.path)), run_id, "audit")
     assert error.value.next is not None and "[motifs]" in error.value.next
     assert ledger.revisions.get().frontier is None

@@ -73,9 +73,9 @@ def elsewhere(tiny: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def run(world: LawWorld, *epochs: int) -> list[str]:
     """What is said."""
     said: list[str] = []
-    plan = planning.plan_epochs(world.home, world.ledger, epochs, remove=True)
-    shown = {each.NAME: each for each in forecast_run(world.home, world.ledger, plan).decisions}
-    runner.execute_run(world.home, world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
+    plan = planning.plan_epochs(world.ledger, epochs, remove=True)
+    shown = {each.NAME: each for each in forecast_run(world.ledger, plan).decisions}
+    runner.execute_run(world.ledger, plan, lambda stage, text: said.append(f"{stage}: {text}"))
     for decision in (shown["truss"], shown["audit"]):
         found = world.ledger.stages.get_facts(world.ledger.revisions.get().run_id, decision.FACTS)
         assert decision.strategy_of(found) in decision.possible_strategies, (decision, found)
@@ -120,7 +120,7 @@ def test_a_run_goes_on_from_the_state_wherever_the_home_goes_and_by_region(
     certified(world)
     assert_no_copy_without_room(world, tmp_path, monkeypatch)
     copy(world, tmp_path / "copy")
-    (check,) = doctor._check_caches(world.home, world.ledger)
+    (check,) = doctor._check_caches(world.ledger)
     assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.finding), check
     rename(world, tmp_path / "renamed")
     world.land_batches(1, 3)
@@ -214,12 +214,12 @@ def test_the_state_goes_where_the_home_goes(
     world.publish_epochs(0, 1)
     assert_no_copy_without_room(world, tmp_path, monkeypatch)
     copy(world, tmp_path / "copy")
-    (check,) = doctor._check_caches(world.home, world.ledger)
+    (check,) = doctor._check_caches(world.ledger)
     assert re.match(rf"the table {CERTIFICATES} \(\d+ rows", check.finding), check
     goes_on(2)
     rename(world, tmp_path / "renamed")
     goes_on(3)
-    rollback.roll_back(world.home, world.ledger, world.ledger.revisions.get().revision - 1)
+    rollback.roll_back(world.ledger, world.ledger.revisions.get().revision - 1)
     del world.landed[3]
     world.record_revision()
     with monkeypatch.context() as broken:  # a run that fails takes nothing from the next one
@@ -267,7 +267,7 @@ def _full(write: Callable[[str, bytes], None], location: str, content: bytes) ->
 def stay(world: LawWorld, folder: Path) -> None:
     """Neither, and doctor says it."""
     assert not folder.exists()
-    (check,) = doctor._check_caches(world.home, world.ledger)
+    (check,) = doctor._check_caches(world.ledger)
     assert check.finding == "none: the next run begins with the tables, which takes longer"
 
 

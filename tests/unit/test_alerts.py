@@ -150,7 +150,7 @@ def test_stories(story: str, tmp_path: Path, receiver: Receiver) -> None:
     seed = Seed(tmp_path / "home")
     for number, (step, expected) in enumerate(STORIES[story]):
         step(seed)
-        assert alerts.send_alerts(seed.home, seed.ledger)
+        assert alerts.send_alerts(seed.ledger)
         assert arrived(receiver) == sorted(expected), f"step {number}"
 
 
@@ -158,7 +158,7 @@ def test_what_a_message_says(tmp_path: Path, receiver: Receiver) -> None:
     """Epoch, what is wrong, since when, where to look, what to type; one message for all that is new."""
     seed = Seed(tmp_path / "home", f'{DAILY}[alerts]\npages = "https://graph.example.com/reports/"\n')
     lands(0, warns(0), broken(0))(seed)
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     (body,) = receiver.bodies
     ident = next(one.identifier for one in incidents.list_incidents(seed.ledger) if one.first.name == WARNS)
     assert body["title"].startswith("altneu: 2 new: ") and body["type"] == "failure"
@@ -173,7 +173,7 @@ def test_what_a_message_says(tmp_path: Path, receiver: Receiver) -> None:
 
     lands(0)(seed)
     receiver.got.clear()
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     (body,) = receiver.bodies
     assert body["type"] == "success" and "revision 2 published the epoch" in body["message"]
 
@@ -181,22 +181,22 @@ def test_what_a_message_says(tmp_path: Path, receiver: Receiver) -> None:
 def test_critical_alone_where_the_settings_say_so(tmp_path: Path, receiver: Receiver) -> None:
     seed = Seed(tmp_path / "home", f'{DAILY}[alerts]\nseverity = "critical"\n')
     lands(0, warns(0))(seed)
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     assert arrived(receiver) == []
     lands(1, broken(1))(seed)
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     assert arrived(receiver) == [f"! {BROKEN}"]
 
 
 def test_many_at_once_are_one_message(tmp_path: Path, receiver: Receiver) -> None:
     seed = Seed(tmp_path / "home")
     seed.run({DAY: (9, 0)}, {}, [check(DAY, f"check {n}", False) for n in range(30)])
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     (body,) = receiver.bodies
     assert (
         body["message"].count("incident ") == alerts.MAX_PROBLEMS and "and 20 more: altneu incidents" in body["message"]
     )
-    assert alerts.send_alerts(seed.home, seed.ledger) and len(receiver.got) == 1
+    assert alerts.send_alerts(seed.ledger) and len(receiver.got) == 1
 
 
 def test_a_receiver_that_fails_gets_it_the_next_time_and_the_others_not_again(
@@ -207,14 +207,14 @@ def test_a_receiver_that_fails_gets_it_the_next_time_and_the_others_not_again(
         monkeypatch.setenv("ALTNEU_ALERTS", f"json://127.0.0.1:{receiver.port}/a json://127.0.0.1:{other.port}/b")
         lands(0, warns(0))(seed)
         other.status = 500
-        assert not alerts.send_alerts(seed.home, seed.ledger)
+        assert not alerts.send_alerts(seed.ledger)
         assert "could not be sent" in caplog.text and "127.0.0.1" not in caplog.text
         assert (arrived(receiver), arrived(other)) == ([f"! {WARNS}"], [f"! {WARNS}"])
         other.status = 200
-        assert alerts.send_alerts(seed.home, seed.ledger)
+        assert alerts.send_alerts(seed.ledger)
         assert (arrived(receiver), arrived(other)) == ([], [f"! {WARNS}"])
         lands(0)(seed)
-        assert alerts.send_alerts(seed.home, seed.ledger)
+        assert alerts.send_alerts(seed.ledger)
         assert (arrived(receiver), arrived(other)) == ([f"- {WARNS}"], [f"- {WARNS}"])
 
 
@@ -222,10 +222,10 @@ def test_a_receiver_that_never_got_it_hears_nothing_of_its_end(tmp_path: Path, r
     seed = Seed(tmp_path / "home")
     receiver.status = 500
     lands(0, warns(0))(seed)
-    assert not alerts.send_alerts(seed.home, seed.ledger)
+    assert not alerts.send_alerts(seed.ledger)
     receiver.status, _ = 200, receiver.got.clear()
     lands(0)(seed)
-    assert alerts.send_alerts(seed.home, seed.ledger) and receiver.got == []
+    assert alerts.send_alerts(seed.ledger) and receiver.got == []
 
 
 def test_of_many_who_tell_at_once_one_does(tmp_path: Path, receiver: Receiver) -> None:
@@ -235,7 +235,7 @@ def test_of_many_who_tell_at_once_one_does(tmp_path: Path, receiver: Receiver) -
 
     def one() -> None:
         start.wait()
-        alerts.send_alerts(seed.home, Ledger(seed.home.database))
+        alerts.send_alerts(Ledger(seed.home))
 
     threads = [threading.Thread(target=one) for _ in range(6)]
     for thread in threads:
@@ -254,12 +254,12 @@ def test_what_a_process_that_died_had_claimed_is_sent_after_a_while(
     (channel,) = alerts.alert_channels()
     assert rows.claim_message(seed.ledger, channel.name, alerts.alert_key(one), AlertKind.OPENED, None, "") is True
     assert rows.claim_message(seed.ledger, channel.name, alerts.alert_key(one), AlertKind.OPENED, None, "") is False
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     assert receiver.got == []
     old = (clock.read_clock().replace(year=2000)).isoformat(timespec="milliseconds")
     with seed.ledger.database.engine.begin() as connection:
         connection.execute(sa.update(table).values(claimed_at=old))
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     assert arrived(receiver) == [f"! {WARNS}"]
 
 
@@ -267,9 +267,9 @@ def test_a_stage_that_may_be_tried_again_is_left_to_its_scheduler(tmp_path: Path
     seed = Seed(tmp_path / "home")
     stops(0)(seed)
     lands(1, warns(1))(seed)
-    alerts.send_alerts(seed.home, seed.ledger, patience=1e6)
+    alerts.send_alerts(seed.ledger, patience=1e6)
     assert arrived(receiver) == [f"! {WARNS}"]
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     assert arrived(receiver) == ["! a run ends well"]
 
 
@@ -277,22 +277,20 @@ def test_an_epoch_that_is_not_published_until_it_is(tmp_path: Path, receiver: Re
     seed = Seed(tmp_path / "home")
 
     def late() -> list[alerts.Problem]:
-        found = alerts.epoch_problem(seed.home, seed.ledger, DAY, "epoch 2004-07-01 is late", ["it is not there"])
+        found = alerts.epoch_problem(seed.ledger, DAY, "epoch 2004-07-01 is late", ["it is not there"])
         return [found] if found else []
 
-    alerts.send_alerts(seed.home, seed.ledger, problems=late())
+    alerts.send_alerts(seed.ledger, problems=late())
     assert arrived(receiver) == ["! epoch 2004-07-01 is late"]
-    alerts.send_alerts(seed.home, seed.ledger, problems=late())
+    alerts.send_alerts(seed.ledger, problems=late())
     lands(1)(seed)
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     assert arrived(receiver) == []
     lands(0)(seed)
-    alerts.send_alerts(seed.home, seed.ledger)
+    alerts.send_alerts(seed.ledger)
     assert arrived(receiver) == ["- epoch 2004-07-01 is late"]
     stops(2)(seed)
-    assert (
-        alerts.epoch_problem(seed.home, seed.ledger, DAY + 2, "epoch 2004-07-03 is late", []) is None
-    )  # an incident is
+    assert alerts.epoch_problem(seed.ledger, DAY + 2, "epoch 2004-07-03 is late", []) is None  # an incident is
 
 
 def test_by_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -314,7 +312,7 @@ def test_by_mail(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ALTNEU_ALERTS", address)
         seed = Seed(tmp_path / "home")
         lands(0, warns(0))(seed)
-        assert alerts.send_alerts(seed.home, seed.ledger)
+        assert alerts.send_alerts(seed.ledger)
     finally:
         post.stop()
     (envelope,) = got

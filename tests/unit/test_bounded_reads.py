@@ -60,8 +60,8 @@ class Statements:
 def make_history(path: Path, epochs: int) -> tuple[Home, Ledger]:
     """Make a history, a revision for each epoch, of which it is known what has landed."""
     home, ledger = fill_history(path, epochs)
-    local_landing.read_landing(home, ledger)
-    report.write_pages(home, ledger, [ledger.revisions.get().frontier or 0])
+    local_landing.read_landing(ledger)
+    report.write_pages(ledger, [ledger.revisions.get().frontier or 0])
     return home, ledger
 
 
@@ -80,30 +80,30 @@ def ask(question: str, history: tuple[Home, Ledger]) -> Statements:
     """Return what the database has been sent for a question."""
     heard = Statements()
     with heard.counted():
-        QUESTIONS[question](*history)
+        QUESTIONS[question](history[1])
     return heard
 
 
-def plan(home: Home, ledger: Ledger) -> None:
+def plan(ledger: Ledger) -> None:
     assert not forecast_run(
-        home, ledger, planning.plan_run(home, ledger, planning.epochs_within(home, None, None))
+        ledger, planning.plan_run(ledger, planning.epochs_within(ledger.home, None, None))
     ).chosen_epochs
 
 
-def show_totals(home: Home, ledger: Ledger) -> None:
-    assert len(views.select_totals(home, ledger)) == 1
+def show_totals(ledger: Ledger) -> None:
+    assert len(views.select_totals(ledger)) == 1
 
 
-QUESTIONS: dict[str, Callable[[Home, Ledger], object]] = {
+QUESTIONS: dict[str, Callable[[Ledger], object]] = {
     "status": epoch_states.list_epoch_rows,
     "plan": plan,
-    "all totals": lambda home, ledger: views.select_totals(home, ledger, all_epochs=True),
+    "all totals": lambda ledger: views.select_totals(ledger, all_epochs=True),
     "totals": show_totals,
     "the index": report.render_index,
-    "a page": lambda home, ledger: report.render_page(home, ledger, 50),
-    "pages after a run": lambda home, ledger: report.write_pages(home, ledger, [ledger.revisions.get().frontier or 0]),
-    "Airflow's page": lambda home, ledger: airflow_page.overview_page(str(home.path), {}),
-    "incidents": lambda home, ledger: incidents.list_incidents(ledger),
+    "a page": lambda ledger: report.render_page(ledger, 50),
+    "pages after a run": lambda ledger: report.write_pages(ledger, [ledger.revisions.get().frontier or 0]),
+    "Airflow's page": lambda ledger: airflow_page.overview_page(str(ledger.home.path), {}),
+    "incidents": incidents.list_incidents,
 }
 
 
@@ -144,7 +144,7 @@ def test_a_question_sends_as_many_statements_to_a_very_long_history(
 
 def test_the_stages_of_a_run_read_the_batches_of_its_parent_once(histories: dict[int, tuple[Home, Ledger]]) -> None:
     home, ledger = histories[SHORT]
-    newest, fresh = ledger.revisions.get().revision, Ledger(home.database)
+    newest, fresh = ledger.revisions.get().revision, Ledger(home)
     heard = Statements()
     with heard.counted():
         answers = [fresh.outputs.published_batches(newest) for _ in range(3)]
@@ -187,22 +187,22 @@ def test_what_has_not_changed_is_not_opened(
         return list_names(place)
 
     monkeypatch.setattr(local_landing.os, "listdir", listed)
-    batches, digests, _ = local_landing.read_landing(home, ledger)
+    batches, digests, _ = local_landing.read_landing(ledger)
     assert (len(batches), opened) == (LONG, []) and batches[3].sealed == 4
     file = home.landing / "epoch=3" / "rows.csv"
     text = file.read_text()
     file.write_text(text + "8,9\n")  # in place: the folder's own stamp stays
     os.utime(file, (1, 1))
-    again, changed, _ = local_landing.read_landing(home, ledger)
+    again, changed, _ = local_landing.read_landing(ledger)
     assert opened == ["epoch=3"] and changed[3] != digests[3] and changed | {3: digests[3]} == digests
     assert again[3].sealed is None
     (file.parent / "more.csv").write_text("src,dst\n1,2\n")  # another file
     opened.clear()
-    assert local_landing.read_landing(home, ledger)[1][3] not in (digests[3], changed[3]) and opened == ["epoch=3"]
+    assert local_landing.read_landing(ledger)[1][3] not in (digests[3], changed[3]) and opened == ["epoch=3"]
     (file.parent / "more.csv").unlink()
     file.write_text(text)
     os.utime(file, (1, 1))
-    assert local_landing.read_landing(home, ledger)[1] == digests
+    assert local_landing.read_landing(ledger)[1] == digests
 
 
 def test_a_few_epochs_open_their_folders_alone(
@@ -222,7 +222,7 @@ def test_a_few_epochs_open_their_folders_alone(
 def test_the_pages_of_a_run_list_the_landing_only_if_that_is_long_ago(
     histories: dict[int, tuple[Home, Ledger]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    home, ledger = histories[SHORT]
+    _, ledger = histories[SHORT]
     frontier = ledger.revisions.get().frontier or 0
     listed: list[Home] = []
     list_batches = local_landing.list_batches
@@ -231,12 +231,12 @@ def test_the_pages_of_a_run_list_the_landing_only_if_that_is_long_ago(
         "list_batches",
         lambda home, *rest, **more: listed.append(home) or list_batches(home, *rest, **more),
     )
-    local_landing.read_landing(home, ledger)
-    report.write_run_pages(home, ledger, [frontier])
+    local_landing.read_landing(ledger)
+    report.write_run_pages(ledger, [frontier])
     assert len(listed) == 1
-    report.write_pages(home, ledger, [frontier])  # no run: a person asks how it stands now
+    report.write_pages(ledger, [frontier])  # no run: a person asks how it stands now
     assert len(listed) == 2
     late = clock.read_clock() + 2 * local_landing.RECENT
     monkeypatch.setattr(clock, "read_clock", lambda: late)
-    report.write_run_pages(home, ledger, [frontier])
+    report.write_run_pages(ledger, [frontier])
     assert len(listed) == 3

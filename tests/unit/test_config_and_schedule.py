@@ -297,20 +297,18 @@ def test_an_epoch_beyond_the_calendar_is_no_batch_and_has_a_name(tmp_path: Path)
 def test_totals_at_all_epochs_are_not_millions_of_rows(tmp_path: Path) -> None:
     """A home that already holds such an epoch is shown, and its pages are written."""
     home = Home.open(tmp_path / "home", create=True).declare_settings(epochs={"every": "1d"})
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     beyond = 12_523_620
     ledger.runs.create("r", 0, epochs=[10, beyond], config=home.config.semantic_settings())
     ledger.outputs.put_batches("r", [StagedBatch(e, "d", 1, 1, 0) for e in (10, beyond)])
     ledger.outputs.put_totals("r", ["edges"], [("edges", 0, 10, 5), ("edges", 0, beyond, 1)])
     ledger.publish_revision("r", 0, frontier=beyond, snapshots={}, digest=home.config.semantic_digest(), mark=None)
-    rows = views.select_totals(home, ledger, all_epochs=True)
+    rows = views.select_totals(ledger, all_epochs=True)
     assert [(row["epoch"], row["label"], row["edges"]) for row in rows] == [
         (10, "1970-01-11", 5), (beyond, str(beyond), 6)
     ]  # fmt: skip
-    listed = run_query(
-        home, ledger, Question("totals", all_epochs=True), Engines(home, lambda: pytest.fail("no Spark"))
-    )
+    listed = run_query(ledger, Question("totals", all_epochs=True), Engines(home, lambda: pytest.fail("no Spark")))
     assert listed.notes == ("2 of 12,523,611 epochs: those that landed or changed something",)
-    assert run_query(home, ledger, Question("totals"), Engines(home, lambda: pytest.fail("no Spark"))).notes == ()
-    assert any(page.name == "index.html" for page in write(home, ledger, [10, beyond]))
-    assert {row["epoch"] for row in list_epoch_rows(home, ledger)[1]} == {10, beyond}
+    assert run_query(ledger, Question("totals"), Engines(home, lambda: pytest.fail("no Spark"))).notes == ()
+    assert any(page.name == "index.html" for page in write(ledger, [10, beyond]))
+    assert {row["epoch"] for row in list_epoch_rows(ledger)[1]} == {10, beyond}

@@ -192,5 +192,5 @@ def test_whatever_happens_each_change_is_processed_once(world: ClaimWorld) -> No
     assert newest > 20 and processed[0]["since"] == 0 and processed[-1]["revision"] <= newest
     for one, other in itertools.pairwise(processed):
         assert one["revision"] <= other["since"], "the ranges of revisions do not overlap"
-        assert not changed_since(world.home, world.ledger, one["revision"], other["since"]), "and leave nothing out"
-    assert not changed_since(world.home, world.ledger, processed[-1]["revision"], newest)
+        assert not changed_since(world.ledger, one["revision"], other["since"]), "and leave nothing out"
+    assert not changed_since(world.ledger, processed[-1]["revision"], newest)

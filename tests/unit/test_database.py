@@ -53,7 +53,7 @@ def test_users_of_one_database_share_an_engine_until_the_last_one_is_gone(tmp_pa
 
 def test_ledgers_leave_no_descriptors(tmp_path: Path) -> None:
     file = tmp_path / "a.db"
-    ledgers = [Ledger(f"sqlite:///{file}") for _ in range(20)]
+    ledgers = [home_helpers.open_database(f"sqlite:///{file}") for _ in range(20)]
     assert all(ledger.revisions.get().revision == 0 for ledger in ledgers)
     assert descriptors(file) == 0
     assert len({id(ledger.database.engine) for ledger in ledgers}) == 1

@@ -244,24 +244,24 @@ def home(tmp_path: Path) -> Home:
 
 def test_of_several_revisions_the_first_is_shown(home: Home) -> None:
     rng = random.Random(0)
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     for epoch in range(3):
         home_helpers.put(
             home, epoch, [(rng.randrange(10**9), rng.randrange(10**9), None, "upsert", 0) for _ in range(25_000)]
         )
-    plan = planning.plan_run(home, ledger, lambda epoch: True)
+    plan = planning.plan_run(ledger, lambda epoch: True)
     pieces = planning.split_by_size(home, plan)
     assert len(pieces) > 1
-    found = forecast_run(home, ledger, plan)
-    alone = forecast_run(home, ledger, replace(plan, run=pieces[0]))
+    found = forecast_run(ledger, plan)
+    alone = forecast_run(ledger, replace(plan, run=pieces[0]))
     assert (found.revisions, alone.revisions) == (len(pieces), 1)
     assert found.choice_descriptions == alone.choice_descriptions and found.rows > alone.rows
 
 
 def test_the_document_names_every_decision(home: Home) -> None:
     home_helpers.put(home, 4, [(1, 2, None, "upsert", 0), (2, 3, None, "upsert", 0)])
-    ledger = Ledger(home.database)
-    document = json.loads(json.dumps(forecast_run(home, ledger, planning.plan_epochs(home, ledger, [4])).to_document()))
+    ledger = Ledger(home)
+    document = json.loads(json.dumps(forecast_run(ledger, planning.plan_epochs(ledger, [4])).to_document()))
     assert document["plans"]["audit"] == "recompute 1 epoch: 4"
     assert document["plans"]["truss"].startswith("replay 4 … 4 in one task")
     assert {each["name"]: (each["way"], each["depends"]) for each in document["decisions"]} == {
@@ -271,7 +271,7 @@ def test_the_document_names_every_decision(home: Home) -> None:
         "audit": ("full: 4", False),
     }
     assert document["decisions"][-1]["may"] == ["full: 4"]
-    idle = forecast_run(home, ledger, planning.plan_run(home, ledger, lambda epoch: False)).to_document()
+    idle = forecast_run(ledger, planning.plan_run(ledger, lambda epoch: False)).to_document()
     assert (idle["plans"], idle["decisions"], idle["revision"]) == ({}, [], None)
 
 

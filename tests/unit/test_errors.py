@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from altneu.pipeline.errors import AltneuError, UsageError, describe_error
-from altneu.pipeline.state import ledger
+from tests import home_helpers
 
 TRACE = """An error occurred while calling o1.collect.
 : org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed: org.apache.iceberg.exceptions.NotFoundException: File does not exist: /w/graph/edges/a.parquet
@@ -32,6 +32,6 @@ def test_the_real_cause_of_a_trace() -> None:
 
 def test_a_database_that_does_not_answer(tmp_path: Path) -> None:
     with pytest.raises(AltneuError, match=r"nobody:\*\*\*@127.0.0.1:1/x does not answer"):
-        ledger.Ledger("postgresql+psycopg://nobody:secret@127.0.0.1:1/x")
+        home_helpers.open_database("postgresql+psycopg://nobody:secret@127.0.0.1:1/x")
     with pytest.raises(AltneuError, match="does not answer"):
-        ledger.Ledger(f"sqlite:///{tmp_path / 'nowhere' / 'a.db'}")
+        home_helpers.open_database(f"sqlite:///{tmp_path / 'nowhere' / 'a.db'}")

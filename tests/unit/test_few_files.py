@@ -37,7 +37,7 @@ def test_revisions_that_are_two_hours_apart(
     for epoch in range(1, 4 * TIDIED_EVERY + 1):
         hours[0] = 2 * epoch
         home_helpers.put(home, epoch, [(epoch, other, None, "upsert", 0) for other in (epoch + 1, epoch + 2)])
-        home_helpers.run(home, ledger, [epoch])
+        home_helpers.run(ledger, [epoch])
     catalog, newest = ledger_only.catalog(home), ledger.revisions.get()
     few = MERGED_TIERS + 1 + math.log2(newest.revision)
     for table in TABLES:
@@ -65,11 +65,11 @@ def test_what_is_from_before_a_rollback_keeps_its_snapshots(ledger_only: LedgerO
 
     def publish(epoch: int) -> None:
         home_helpers.put(home, epoch, [(epoch, epoch + 1, None, "upsert", 0)])
-        home_helpers.run(home, ledger, [epoch])
+        home_helpers.run(ledger, [epoch])
 
     for epoch in range(1, 5):
         publish(epoch)
-    rollback.roll_back(home, ledger, 2)
+    rollback.roll_back(ledger, 2)
     before = {row.revision: row.snapshots for row in ledger.revisions.list_all()}
     for epoch in range(5, 8):
         publish(epoch)

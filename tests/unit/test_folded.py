@@ -25,11 +25,13 @@ SAYS = "a compaction has folded the history before epoch 6"
 NEXT = "altneu rebuild --from-landing"
 
 
-def publish(home: Home, ledger: Ledger, since: int | None, kind: RunKind = RunKind.RUN) -> None:
+def publish(ledger: Ledger, since: int | None, kind: RunKind = RunKind.RUN) -> None:
     """All that is landed, without its tables."""
-    parent, known = compare_with_ledger(home, ledger)
+    parent, known = compare_with_ledger(ledger)
     run_id = f"r{parent.revision + 1}"
-    ledger.runs.create(run_id, parent.revision, epochs=[*known], config=home.config.semantic_settings(), kind=kind)
+    ledger.runs.create(
+        run_id, parent.revision, epochs=[*known], config=ledger.home.config.semantic_settings(), kind=kind
+    )
     ledger.outputs.put_batches(
         run_id, [StagedBatch(e.epoch, e.digest or local_landing.EMPTY_DIGEST, 1, 1, 0) for e in known.values()]
     )
@@ -44,7 +46,7 @@ def world(tmp_path: Path) -> tuple[Home, Ledger]:
     home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in (2, 4, 6):
         home_helpers.put(home, epoch, ROW)
-    publish(home, ledger, since=6)
+    publish(ledger, since=6)
     home_helpers.put(home, 4, OTHER)
     home_helpers.put(home, 3, ROW)
     return home, ledger
@@ -69,7 +71,7 @@ def test_each_command_says_it(
     world: tuple[Home, Ledger], capsys: pytest.CaptureFixture[str], words: str, code: int
 ) -> None:
     home, ledger = world
-    record_folded(home, ledger)
+    record_folded(ledger)
     found, out, err = call(capsys, home, *words.split())
     text = " ".join((out + err).split())
     assert (found, NEXT in text) == (code, True), text
@@ -117,10 +119,10 @@ def test_an_incident_is_open_until_the_files_are_as_they_were(
 
 
 def test_everything_again_from_the_landing_ends_it(world: tuple[Home, Ledger]) -> None:
-    home, ledger = world
-    assert [entry.epoch for entry in record_folded(home, ledger)] == failing(ledger) == [3, 4]
-    publish(home, ledger, since=None, kind=RunKind.RELOAD)
-    assert record_folded(home, ledger) == failing(ledger) == []
+    _, ledger = world
+    assert [entry.epoch for entry in record_folded(ledger)] == failing(ledger) == [3, 4]
+    publish(ledger, since=None, kind=RunKind.RELOAD)
+    assert record_folded(ledger) == failing(ledger) == []
 
 
 def test_tasks_of_airflow_fail_and_say_it(world: tuple[Home, Ledger]) -> None:

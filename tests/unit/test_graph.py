@@ -28,7 +28,7 @@ BESIDES = {
     "collection",
     "register",
     "ask",
-    "for_home",
+    "for_ledger",
     "spark",
     "explain",
     "explain_query",

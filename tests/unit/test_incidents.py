@@ -195,7 +195,7 @@ def test_a_database_of_before_has_its_incidents(tmp_path: Path) -> None:
     with seed.ledger.database.engine.begin() as connection:
         connection.execute(sa.text("DROP TABLE notes"))
         connection.execute(sa.text("UPDATE altneu_version SET version_num = 'v0006'"))
-    reader = Ledger(seed.home.database)
+    reader = Ledger(seed.home)
     assert shown(reader) == [("as many rows as usual", True, [0])]
     assert not sa.inspect(reader.database.engine).has_table(notes.name)
 
@@ -279,9 +279,9 @@ def test_on_postgresql(postgres: str, tmp_path: Path) -> None:
     by.record_note(
         seed.ledger, by.find_incident(seed.ledger, by.list_incidents(seed.ledger)[0].identifier), "Ada", "looking"
     )
-    text = report.render_index(seed.home, seed.ledger)
+    text = report.render_index(seed.ledger)
     assert "4 open incidents" in text and "Ada: looking" in text
-    page = report.render_check(seed.home, seed.ledger, "check=volumes.as-many-rows-as-usual.html")
+    page = report.render_check(seed.ledger, "check=volumes.as-many-rows-as-usual.html")
     assert page is not None and "It has failed since" in page
     lands(0, rows(0, True))(seed)
     assert ("as many rows as usual", False, [0]) in shown(seed.ledger)

@@ -37,14 +37,14 @@ def landed(tmp_path: Path) -> tuple[Home, Ledger]:
 
 @pytest.mark.parametrize("number", interrupt.SIGNALS, ids=lambda number: number.name)
 def test_between_two_stages(landed: tuple[Home, Ledger], number: signal.Signals) -> None:
-    home, ledger = landed
+    _, ledger = landed
 
     def say(stage: str, text: str) -> None:
         with suppress(Exception):  # as a library may that takes everything for an error of its own
             os.kill(os.getpid(), number)
 
     with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted) as raised:
-        runner.execute_run(home, ledger, planning.plan_epochs(home, ledger, [1]), say)
+        runner.execute_run(ledger, planning.plan_epochs(ledger, [1]), say)
     row = ledger.runs.list_all()[-1]
     assert (raised.value.during, row.state, row.error) == ("ingest", "interrupted", "interrupted during ingest")
 
@@ -55,11 +55,11 @@ def test_an_error_that_the_signal_has_caused(landed: tuple[Home, Ledger], monkey
             os.kill(os.getpid(), signal.SIGTERM)
         raise ConnectionRefusedError("no JVM answers")
 
-    home, ledger = landed
+    _, ledger = landed
     ledger.runs.create("a", 0, epochs=[1], config={})
     monkeypatch.setattr(altneu.pipeline.storage.session, "session_for", work)
     with interrupt.handle_signals(), pytest.raises(interrupt.Interrupted):
-        runner.execute_stage(home, ledger, "a", "edges")
+        runner.execute_stage(ledger, "a", "edges")
     row = ledger.runs.get("a")
     assert (row.state, row.error, row.owner) == ("interrupted", "interrupted during edges", None)
 

@@ -275,9 +275,7 @@ def test_a_folder_is_not_a_missing_file(land: Land) -> None:
 
 def states(home: Path) -> dict[str, tuple[str, str]]:
     opened = Home.open(home)
-    return {
-        row["label"]: (row["state"], row["error"] or "") for row in list_epoch_rows(opened, Ledger(opened.database))[1]
-    }
+    return {row["label"]: (row["state"], row["error"] or "") for row in list_epoch_rows(Ledger(opened))[1]}
 
 
 def test_what_is_no_batch_yet(land: Land, monkeypatch: pytest.MonkeyPatch) -> None:

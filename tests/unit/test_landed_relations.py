@@ -42,7 +42,7 @@ def contents(home: Home) -> dict[str, str]:
 def digest(home: Home) -> str:
     (batch,) = landing.list_batches(home).values()
     assert batch.incomplete is None
-    return landing.digest_batches(Ledger(home.database), [batch])[5]
+    return landing.digest_batches(Ledger(home), [batch])[5]
 
 
 def test_a_land_replaces_its_own_files_and_keeps_the_others(home: Home, tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_relation_lands_without_edges_and_makes_an_empty_batch_of_them(home: H
     land(home, tmp_path, PEOPLE, relation="people")
     (batch,) = landing.list_batches(home).values()
     assert (batch.files, batch.sealed, batch.incomplete) == ((), 0, None)
-    _, states = compare_with_ledger(home, Ledger(home.database))
+    _, states = compare_with_ledger(Ledger(home))
     assert (states[5].state, states[5].relations, states[5].files) == ("missing", {"people"}, 1)
 
 
@@ -136,7 +136,7 @@ def test_a_query_of_the_same_name_and_one_over_a_missing_relation_are_refused(ho
     (home.path / "queries" / "rich.sql").write_text("SELECT id, wealth FROM people")
     (home.path / "queries" / "flats.sql").write_text("SELECT id FROM towns")
     with pytest.raises(UsageError) as error:
-        planning.plan_run(home, Ledger(home.database), lambda epoch: True)
+        planning.plan_run(Ledger(home), lambda epoch: True)
     text = str(error.value)
     assert "queries/people.sql has the name of the relation people, which altneu.toml declares" in text
     assert "queries/rich.sql line 1, column 12: there is no column wealth; people has id, country, age" in text

@@ -82,7 +82,7 @@ def test_wrong_columns(home: Home, tmp_path: Path) -> None:
 
 
 def test_digests_follow_content(home: Home, tmp_path: Path) -> None:
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     path = home.landing / "epoch=3" / "a.csv"
     path.parent.mkdir(parents=True)
     path.write_text("src,dst\n1,2\n")
@@ -129,8 +129,8 @@ def test_a_broken_file_stops_neither_an_estimate_nor_its_replacement(home: Home,
     folder = home.landing / "epoch=7"
     folder.mkdir(parents=True)
     (folder / name).write_bytes(BROKEN[name])
-    ledger = Ledger(home.database)
-    planned = forecast_run(home, ledger, planning.plan_epochs(home, ledger, [7]))
+    ledger = Ledger(home)
+    planned = forecast_run(ledger, planning.plan_epochs(ledger, [7]))
     assert 0 <= planned.rows < 100
     report = take(home, [raw(tmp_path, "1,2\n", "a.csv")], ["src", "dst"], epoch=7)
     assert (report.rows, report.replaced_epochs, content(home)) == (1, 1, {"7": ["1,2"]})

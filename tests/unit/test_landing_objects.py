@@ -108,7 +108,7 @@ def test_rejected_rows_and_declared_settings_are_kept_here(scene: Scene) -> None
 
 def test_digests_are_those_of_a_folder_and_nothing_is_read_twice(scene: Scene, tmp_path: Path) -> None:
     """So a landing may move into a store, and nothing is published again."""
-    local, ledger = Home(tmp_path / "local", Home.draft_home(tmp_path).config), Ledger(scene.home.database, writes=True)
+    local, ledger = Home(tmp_path / "local", Home.draft_home(tmp_path).config), Ledger(scene.home, writes=True)
     scene.land("src,dst\n1,2\n")
     packed = gzip.compress(b"src,dst\n3,4\n", mtime=0)
     scene.put("epoch=2/a.csv.gz", packed)
@@ -136,7 +136,7 @@ def test_digests_are_those_of_a_folder_and_nothing_is_read_twice(scene: Scene, t
 
 
 def test_an_old_object_is_known_by_the_listing_alone(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    ledger = Ledger(scene.home.database, writes=True)
+    ledger = Ledger(scene.home, writes=True)
     scene.land("src,dst\n1,2\n")
     now = time.time()
     monkeypatch.setattr(local_landing, "time", SimpleNamespace(time=lambda: now + 1_000))

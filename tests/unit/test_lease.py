@@ -22,6 +22,7 @@ from altneu.pipeline.state import clock, lease, process_identity
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import StagedBatch
 from altneu.pipeline.state.stage_results import EdgesFacts
+from tests import home_helpers
 
 Clock = Callable[[float], None]
 
@@ -40,14 +41,14 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def ledger(tmp_path: Path, wait: Clock) -> Ledger:
-    ledger = Ledger(f"sqlite:///{tmp_path / 'altneu.db'}")
+    ledger = home_helpers.open_database(f"sqlite:///{tmp_path / 'altneu.db'}")
     ledger.runs.create("run", 0, epochs=[1], config={})
     return ledger
 
 
 def other(ledger: Ledger, owner: str = "elsewhere/7/1.00") -> Ledger:
     """The same database in another process."""
-    found = Ledger(ledger.database.uri)
+    found = Ledger(ledger.home)
     found.database.owner = lambda: owner
     return found
 
@@ -190,62 +191,62 @@ def home_of(tmp_path: Path) -> tuple[Home, Ledger]:
     home = Home.open(tmp_path, create=True)
     (home.landing / "epoch=1").mkdir(parents=True, exist_ok=True)
     (home.landing / "epoch=1" / "a.csv").write_text("src,dst\n1,2\n")
-    return home, Ledger(home.database)
+    return home, Ledger(home)
 
 
-def publish(home: Home, ledger: Ledger, run_id: str) -> None:
-    digest = compare_with_ledger(home, ledger)[1][1].digest
+def publish(ledger: Ledger, run_id: str) -> None:
+    digest = compare_with_ledger(ledger)[1][1].digest
     ledger.outputs.put_batches(run_id, [StagedBatch(1, digest, 1, 1, 0)])
     ledger.publish_revision(
         run_id,
         ledger.runs.get(run_id).parent,
         frontier=1,
         snapshots={},
-        digest=home.config.semantic_digest(),
+        digest=ledger.home.config.semantic_digest(),
         mark=None,
     )
 
 
-def told(home: Home, ledger: Ledger) -> tuple[str, str | None, str]:
+def told(ledger: Ledger) -> tuple[str, str | None, str]:
     """What `status` and the pages say of epoch 1: state and error, and the page's state."""
-    (row,) = list_epoch_rows(home, ledger)[1]
-    return row["state"], row["error"], epoch_document(home, ledger, 1)["state"]
+    (row,) = list_epoch_rows(ledger)[1]
+    return row["state"], row["error"], epoch_document(ledger, 1)["state"]
 
 
 def test_who_loses_at_publish_is_superseded(tmp_path: Path) -> None:
-    home, ledger = home_of(tmp_path)
+    _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
     ledger.runs.create("b", 0, epochs=[1], config={})
-    publish(home, ledger, "a")
-    good = told(home, ledger)
+    publish(ledger, "a")
+    good = told(ledger)
     assert good == ("published", None, "unaudited")
     with pytest.raises(RevisionConflict, match="run a has published revision 1"):
-        publish(home, ledger, "b")
+        publish(ledger, "b")
     row = ledger.runs.get("b")
     assert (row.state, row.error) == ("superseded", "superseded by revision 1")
-    assert row.finished_at and told(home, ledger) == good
+    assert row.finished_at and told(ledger) == good
     assert ledger.runs.list_dead() == ["b"] and ledger.runs.expire_dead() == ["b"]
     assert ledger.runs.get("b").state == "superseded"
     ledger.runs.finish("b", "failed", "whatever comes after")
     assert ledger.runs.get("b").state == "superseded"
     with pytest.raises(RevisionConflict):
-        runner.execute_stage(home, ledger, "b", "edges")
+        runner.execute_stage(ledger, "b", "edges")
 
 
 def test_a_stage_of_an_overtaken_run_ends_before_it_works(tmp_path: Path) -> None:
-    home, ledger = home_of(tmp_path)
+    _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
     ledger.runs.create("b", 0, epochs=[1], config={})
-    publish(home, ledger, "a")
+    publish(ledger, "a")
     with pytest.raises(RevisionConflict, match="Nothing of this run was published"):
-        runner.execute_stage(home, ledger, "b", "ingest")
+        runner.execute_stage(ledger, "b", "ingest")
     assert (ledger.runs.get("b").state, list(ledger.stages.select("b"))) == ("superseded", [])
 
 
 @pytest.mark.parametrize("end", ["failed", "interrupted", "killed"])
 def test_what_was_published_after_a_failure_is_not_red(tmp_path: Path, wait: Clock, end: str) -> None:
     """Run a began first and published last: how b ended in between is history."""
-    home, ledger = home_of(tmp_path)
+    _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
     wait(1)
     ledger.runs.create("b", 0, epochs=[1], config={})
@@ -253,27 +254,27 @@ def test_what_was_published_after_a_failure_is_not_red(tmp_path: Path, wait: Clo
     if end != "killed":
         ledger.runs.finish("b", end, "its cause")
     wait(1)
-    publish(home, ledger, "a")
+    publish(ledger, "a")
     wait(process_identity.SILENCE + 1)
-    assert told(home, ledger) == ("published", None, "unaudited")
+    assert told(ledger) == ("published", None, "unaudited")
     ledger.runs.expire_dead()
-    assert told(home, ledger) == ("published", None, "unaudited")
+    assert told(ledger) == ("published", None, "unaudited")
 
 
 @pytest.mark.parametrize(("state", "page"), [("failed", "failed"), ("interrupted", "running")])
 def test_how_a_run_ended_is_told(tmp_path: Path, state: str, page: str) -> None:
-    home, ledger = home_of(tmp_path)
+    _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
     ledger.runs.finish("a", state, "its cause")
-    assert told(home, ledger) == (state, "its cause", page)
+    assert told(ledger) == (state, "its cause", page)
 
 
 def test_a_run_that_stopped_is_not_running(tmp_path: Path, wait: Clock) -> None:
-    home, ledger = home_of(tmp_path)
+    _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
-    assert told(home, ledger)[0] == "running"
+    assert told(ledger)[0] == "running"
     wait(process_identity.SILENCE + 1)
-    state, error, _ = told(home, ledger)
+    state, error, _ = told(ledger)
     assert state == "failed" and error and "run a stopped without an error message (last heartbeat 2026-01-01" in error
 
 
@@ -296,25 +297,25 @@ def test_what_ends_the_process_passes_a_stage_unchanged(
             if not clean:  # as when Spark's JVM has ended as well
                 raise ConnectionRefusedError("no JVM answers")
 
-    home, ledger = home_of(tmp_path)
+    _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
     monkeypatch.setattr(altneu.pipeline.storage.session, "session_for", work)
     with pytest.raises(type(end)) as raised:
-        runner.execute_stage(home, ledger, "a", "edges")
+        runner.execute_stage(ledger, "a", "edges")
     assert raised.value is end
     row, (stage,) = ledger.runs.get("a"), ledger.stages.select("a")
     assert (row.state, stage.state, row.owner) == ("interrupted", "interrupted", None)
     assert row.error and row.error.startswith("interrupted during edges")
-    assert told(home, ledger) == ("interrupted", row.error, "running")
+    assert told(ledger) == ("interrupted", row.error, "running")
 
 
 def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def work(*_: object) -> None:
         raise OSError("no such device")
 
-    home, ledger = home_of(tmp_path)
+    _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
     monkeypatch.setattr(altneu.pipeline.storage.session, "session_for", work)
     with pytest.raises(RunFailed, match="stage edges of run a failed: OSError: no such device"):
-        runner.execute_stage(home, ledger, "a", "edges")
+        runner.execute_stage(ledger, "a", "edges")
     assert (ledger.runs.get("a").state, ledger.runs.get("a").error) == ("failed", "edges: OSError: no such device")

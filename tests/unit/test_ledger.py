@@ -11,11 +11,12 @@ from altneu.pipeline.errors import AltneuError, RevisionConflict
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import EMPTY, StagedBatch
 from altneu.pipeline.state.totals import sum_totals
+from tests import home_helpers
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(f"sqlite:///{tmp_path / 'l.db'}")
+    return home_helpers.open_database(f"sqlite:///{tmp_path / 'l.db'}")
 
 
 def begin(ledger: Ledger, run_id: str, parent: int = 0) -> None:
@@ -95,5 +96,5 @@ def test_totals_accumulate_over_epochs_and_revisions() -> None:
 
 def test_an_unreachable_database_says_so(tmp_path: Path) -> None:
     with pytest.raises(AltneuError, match="does not answer") as caught:
-        Ledger("postgresql+psycopg://me:secret@127.0.0.1:9/none")
+        home_helpers.open_database("postgresql+psycopg://me:secret@127.0.0.1:9/none")
     assert "secret" not in caught.value.what

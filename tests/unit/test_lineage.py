@@ -80,14 +80,14 @@ def told(receiver: Receiver) -> list[dict[str, Any]]:
 
 def test_a_run_that_publishes(seed: Seed, receiver: Receiver) -> None:
     seed.ledger.runs.create("run_1", 0, epochs=[DAY], config={})
-    openlineage.emit_run(seed.home, seed.ledger, "run_1")
+    openlineage.emit_run(seed.ledger, "run_1")
     (start,) = told(receiver)
     assert (start["eventType"], start["outputs"]) == ("START", [])
     nominal = start["run"]["facets"]["nominalTime"]
     assert (nominal["nominalStartTime"][:10], nominal["nominalEndTime"][:10]) == ("2004-07-01", "2004-07-02")
 
     run_id = publishes(seed, check(DAY, "edges are unique"), *audit(DAY, "trussness values of edges"))
-    openlineage.emit_run(seed.home, seed.ledger, run_id)
+    openlineage.emit_run(seed.ledger, run_id)
     checks, done = told(receiver)
     assert done["eventType"] == "COMPLETE" and done["job"]["name"] == start["job"]["name"]
     assert done["job"]["name"].endswith(".run") and done["job"]["namespace"] == "altneu"
@@ -143,7 +143,7 @@ def test_queries_have_the_columns_that_they_come_from(tmp_path: Path, receiver: 
     with seed.ledger.database.engine.begin() as connection:
         mine = schema.runs.c.run_id == run_id
         connection.execute(sa.update(schema.runs).where(mine).values(config=recorded))
-    openlineage.emit_run(seed.home, seed.ledger, run_id)
+    openlineage.emit_run(seed.ledger, run_id)
     (done,) = told(receiver)
     outputs = {each["name"].rpartition("/")[2]: each["facets"] for each in done["outputs"]}
     assert set(outputs) == {*tables, "arcs"}
@@ -180,7 +180,7 @@ def test_queries_have_the_columns_that_they_come_from(tmp_path: Path, receiver: 
 def test_only_the_tables_that_have_changed_are_outputs(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
     run_id = publishes(seed, snapshots=SNAPSHOTS | {"edges": 11})
-    openlineage.emit_run(seed.home, seed.ledger, run_id)
+    openlineage.emit_run(seed.ledger, run_id)
     (done,) = told(receiver)
     assert [each["name"].rpartition("/")[2] for each in done["outputs"]] == ["edges"]
 
@@ -191,7 +191,7 @@ ENDS = {"failed": "FAIL", "interrupted": "ABORT", "superseded": "ABORT"}
 @pytest.mark.parametrize("state", ENDS)
 def test_what_is_not_published_is_no_output(state: str, seed: Seed, receiver: Receiver) -> None:
     run_id = seed.run({DAY: (9, 0)}, {}, [check(DAY, "edges are unique", False)], error="audit: no", state=state)
-    openlineage.emit_run(seed.home, seed.ledger, run_id)
+    openlineage.emit_run(seed.ledger, run_id)
     checks, done = told(receiver)
     assert (done["eventType"], done["outputs"]) == (ENDS[state], [])
     assert done["run"]["facets"]["errorMessage"]["message"] == "audit: no"
@@ -201,18 +201,18 @@ def test_what_is_not_published_is_no_output(state: str, seed: Seed, receiver: Re
 def test_a_run_that_is_rejected_and_one_that_is_taken_back(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
     run = seed.ledger.runs.get(seed.hold(DAY + 2))
-    approval.reject_run(seed.home, seed.ledger, run, "ada", "half of it is missing")
+    approval.reject_run(seed.ledger, run, "ada", "half of it is missing")
     (event,) = told(receiver)
     assert event["eventType"] == "ABORT" and "half of it" in event["run"]["facets"]["errorMessage"]["message"]
     publishes(seed, snapshots={**SNAPSHOTS, "edges": 12})
-    rollback.roll_back(seed.home, seed.ledger, 1)
+    rollback.roll_back(seed.ledger, 1)
     (event,) = told(receiver)
     assert event["eventType"] == "COMPLETE" and event["job"]["name"].endswith(".rollback") and event["inputs"] == []
 
 
 def test_an_audit_outside_a_run(seed: Seed, receiver: Receiver) -> None:
     publishes(seed)
-    openlineage.emit_audit(seed.home, seed.ledger, audit(DAY))  # type: ignore[arg-type]
+    openlineage.emit_audit(seed.ledger, audit(DAY))  # type: ignore[arg-type]
     (event,) = told(receiver)
     assert event["eventType"] == "COMPLETE" and "parent" not in event["run"]["facets"]
     assert all("version" in each["facets"] for each in event["inputs"] if each["name"].endswith(("edges", "trussness")))
@@ -221,7 +221,7 @@ def test_an_audit_outside_a_run(seed: Seed, receiver: Receiver) -> None:
 def test_names_in_the_environment(seed: Seed, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENLINEAGE_NAMESPACE", "graphs")
     monkeypatch.setenv("OPENLINEAGE_PARENT_ID", f"airflow/altneu_epoch/{uuid.UUID(int=7 << 76)}")
-    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.ledger, publishes(seed))
     (event,) = told(receiver)
     assert event["job"]["namespace"] == "graphs"
     parent = event["run"]["facets"]["parent"]
@@ -256,15 +256,15 @@ def test_a_receiver_that_is_down_or_slow_fails_nothing(
     elif fault == "is not installed":
         monkeypatch.setattr(altneu.pipeline.optional_dependencies, "is_installed", lambda extra: False)
     receiver.status, receiver.hangs = (500 if fault == "fails" else 200), fault == "hangs"
-    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.ledger, publishes(seed))
     assert "could not be sent" in caplog.text
     assert receiver.waiting == (fault == "hangs"), "it does not wait for the receiver, which never answers"
 
 
 def test_nothing_is_sent_where_nobody_asks(seed: Seed, receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENLINEAGE_DISABLED", "true")
-    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.ledger, publishes(seed))
     monkeypatch.delenv("OPENLINEAGE_DISABLED")
     monkeypatch.delenv("OPENLINEAGE_URL")
-    openlineage.emit_run(seed.home, seed.ledger, publishes(seed))
+    openlineage.emit_run(seed.ledger, publishes(seed))
     assert receiver.got == []

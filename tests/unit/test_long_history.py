@@ -12,7 +12,7 @@ from altneu.pipeline.reading.epoch_totals import total_rows
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import StagedBatch
 from altneu.pipeline.state.totals import sum_totals, totals_at
-from tests import seeds
+from tests import home_helpers, seeds
 
 EPOCHS = range(12)
 MEASURES = [("edges", 0), ("vertices", 0), ("triangles", 0), ("truss", 3), ("truss", 4)]
@@ -21,7 +21,7 @@ MEASURES = [("edges", 0), ("vertices", 0), ("triangles", 0), ("truss", 3), ("tru
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
     """Eight revisions of a few epochs each, in any order, some of which take back what others have said."""
-    ledger, rng = Ledger(f"sqlite:///{tmp_path}/db", writes=True), random.Random(seeds.one())
+    ledger, rng = home_helpers.open_database(f"sqlite:///{tmp_path}/db", writes=True), random.Random(seeds.one())
     for revision in range(8):
         run_id, epochs = f"r{revision}", rng.sample(EPOCHS, 3)
         ledger.runs.create(run_id, revision, epochs=epochs, config={})

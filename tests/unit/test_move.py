@@ -92,12 +92,12 @@ def same(home: Home, new: Home) -> None:
     """All of the home is in the new one, which answers for itself."""
     ledger = home_identity.open_ledger(new)
     assert rows(new) == rows(home)
-    found = file_inventory.take_inventory(new, ledger)
-    assert found.files == file_inventory.take_inventory(home, Ledger(home.database)).files and not found.missing_files
+    found = file_inventory.take_inventory(ledger)
+    assert found.files == file_inventory.take_inventory(Ledger(home)).files and not found.missing_files
     ours, theirs = landing.list_batches(home), landing.list_batches(new)
     assert ours.keys() == theirs.keys()
     assert landing.digest_batches(ledger, theirs.values()) == landing.digest_batches(
-        Ledger(home.database), ours.values(), remember=False
+        Ledger(home), ours.values(), remember=False
     )
     assert [batch.sealed for batch in theirs.values()] == [batch.sealed for batch in ours.values()]
     identities = [home_identity.require_identity(each) for each in (home, new)]
@@ -110,7 +110,7 @@ def test_a_copy_is_all_of_it(own: Home, tmp_path: Path) -> None:
     same(own, new)
     assert (new.reports / "diff-1-2.html").read_text() == "of two revisions"
     shutil.rmtree(own.path)  # nothing leads back
-    assert not file_inventory.take_inventory(new, home_identity.open_ledger(new)).missing_files
+    assert not file_inventory.take_inventory(home_identity.open_ledger(new)).missing_files
 
 
 def test_there_and_back_with_postgres(
@@ -253,7 +253,7 @@ def test_wrong_uses(own: Home, tmp_path: Path, folder: str, to: list[str], says:
 
 
 def test_a_home_at_work_is_not_moved(own: Home, tmp_path: Path) -> None:
-    ledger = Ledger(own.database, writes=True)
+    ledger = Ledger(own, writes=True)
     ledger.runs.create("mine", ledger.revisions.get().revision, epochs=[1], config={})
     with lease.hold_lease(ledger, "mine"), pytest.raises(UsageError, match=r"run mine of 1 epoch.* is active"):
         moved(own, tmp_path / "new")
@@ -283,7 +283,7 @@ def test_a_second_mover(home: Home, tmp_path: Path) -> None:
 
 def test_a_home_that_changes_meanwhile(own: Home, tmp_path: Path) -> None:
     def run(*_: object) -> dict[int, list[str]]:
-        ledger = Ledger(own.database, writes=True)
+        ledger = Ledger(own, writes=True)
         ledger.runs.create("mine", ledger.revisions.get().revision, epochs=[1], config={})
         ledger.runs.finish("mine", RunState.FAILED)
         return {}

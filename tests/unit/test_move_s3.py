@@ -140,5 +140,5 @@ def test_the_digests_are_remembered(home: Home, tmp_path: Path, s3: str, store: 
     """No landed object is read again by the first command in the new home."""
     new = moved(home, tmp_path / "new", f"{s3}/new")
     store.seen.clear()
-    found = landing.digest_batches(Ledger(new.database), landing.list_batches(new).values())
+    found = landing.digest_batches(Ledger(new), landing.list_batches(new).values())
     assert found and not [path for method, path in store.seen if method == "GET" and ".csv" in path]

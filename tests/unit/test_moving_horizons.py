@@ -66,7 +66,7 @@ class MovingHistory:
 
     def publish(self, *epochs: int) -> None:
         self.land(*epochs)
-        home_helpers.run(self.home, self.ledger, epochs)
+        home_helpers.run(self.ledger, epochs)
         self.record_revision()
 
     def append(self) -> None:
@@ -82,14 +82,14 @@ class MovingHistory:
         """Hold a run of two epochs, of which one is new, and publish or reject it."""
         before, epochs = copy.deepcopy(self.landed), [self.rng.randrange(1, self.frontier + 1), self.frontier + 1]
         self.land(*epochs)
-        held = home_helpers.hold(self.home, self.ledger, epochs)
+        held = home_helpers.hold(self.ledger, epochs)
         self.assert_as_expected()
         if self.rng.random() < 0.5:
-            approval.approve_run(self.home, self.ledger, held, None, None)
-            runner.publish_held_run(self.home, self.ledger, held.run_id)
+            approval.approve_run(self.ledger, held, None, None)
+            runner.publish_held_run(self.ledger, held.run_id)
             self.record_revision()
         else:
-            approval.reject_run(self.home, self.ledger, held, None, None)
+            approval.reject_run(self.ledger, held, None, None)
             self.land_again(before)
 
     def land_again(self, landed: History) -> None:
@@ -105,12 +105,12 @@ class MovingHistory:
         targets = [number for number in self.ledger.revisions.list_readable() if 0 < number < newest]
         if targets:
             target = self.rng.choice(targets)
-            rollback.roll_back(self.home, self.ledger, target)
+            rollback.roll_back(self.ledger, target)
             self.land_again(self.expected[target])
             self.record_revision()
 
     def compact(self) -> None:
-        compact(self.home, self.ledger, None, grace=0)  # type: ignore[arg-type]
+        compact(self.ledger, None, grace=0)  # type: ignore[arg-type]
 
     def expire(self) -> None:
         """Let hours go by, after which what only old revisions had goes with the next publications."""

@@ -33,13 +33,13 @@ def test_another_run_is_told_at_the_start(
 
     home, ledger = home_helpers.make(tmp_path / "home")
     home_helpers.put(home, 4, [(0, 1, None, "upsert", 0)])
-    other = Ledger(home.database)
+    other = Ledger(home)
     other.runs.create("other", 0, epochs=[] if kind == "compact" else [4, 7], config={}, kind=kind)
     if end:
         other.runs.finish("other", end)
     monkeypatch.setattr(runner, "execute_run", run)
     with pytest.raises(AltneuError, match="another test's"):
-        execute_plan(home, ledger, planning.plan_epochs(home, ledger, [4]))
+        execute_plan(ledger, planning.plan_epochs(ledger, [4]))
     row, said = ledger.runs.get("other"), capsys.readouterr().err.splitlines()
     told = [line for line in said if "another" in line]
     assert told == ([] if end else [SAID[kind].format(format_moment(row.started_at), format_moment(row.beat_at))]), said

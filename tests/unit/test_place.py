@@ -20,7 +20,6 @@ from altneu.pipeline.home.home import Home
 from altneu.pipeline.local import doctor
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.state import home_identity
-from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.relocate import relocate_home
 from altneu.pipeline.tasks import airflow_page, dag_epochs, run_batching
 from tests import home_helpers
@@ -179,7 +178,7 @@ def test_a_lost_database(old: Path, capsys: pytest.CaptureFixture[str]) -> None:
         shown = capsys.readouterr()
         assert ended.value.code == 1 and "is lost or empty, but" in shown.err and "next: restore it" in shown.err
         assert "revision 0" not in shown.out
-    Ledger(f"sqlite:///{old / 'altneu.db'}")  # an empty one
+    home_helpers.open_database(f"sqlite:///{old / 'altneu.db'}")  # an empty one
     with pytest.raises(AltneuError, match="lost or empty"):
         home_identity.open_ledger(Home.open(old))
 

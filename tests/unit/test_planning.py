@@ -30,14 +30,14 @@ def world(tmp_path: Path) -> HomeAndLedger:
     home, ledger = home_helpers.make(tmp_path / "home")
     for epoch in (2, 4, 6):
         home_helpers.put(home, epoch, ROW)
-    publish(home, ledger)
+    publish(ledger)
     home_helpers.put(home, 8, ROW)
     return home, ledger
 
 
-def publish(home: Home, ledger: Ledger, since: int | None = None) -> None:
+def publish(ledger: Ledger, since: int | None = None) -> None:
     """All that is landed, without its tables."""
-    parent, found = compare_with_ledger(home, ledger)
+    parent, found = compare_with_ledger(ledger)
     run_id = f"r{parent.revision + 1}"
     ledger.runs.create(run_id, parent.revision, epochs=[*found], config={})
     ledger.outputs.put_batches(
@@ -76,7 +76,7 @@ def test_what_is_missing_or_changed_is_run(world: HomeAndLedger) -> None:
     change(home, 4)
     gone(home, 6)
     unfinished(home, 9)
-    plan = planning.plan_run(home, ledger, everything)
+    plan = planning.plan_run(ledger, everything)
     assert [(each.epoch, each.state) for each in plan.epochs] == [
         (2, "published"),
         (4, "changed"),
@@ -85,8 +85,8 @@ def test_what_is_missing_or_changed_is_run(world: HomeAndLedger) -> None:
         (9, "incomplete"),
     ]
     assert (plan.parent, plan.run, plan.kind) == (ledger.revisions.get(), (4, 8), RunKind.RUN)
-    assert planning.plan_run(home, ledger, everything, force=True).run == (2, 4, 8)
-    some = planning.plan_run(home, ledger, lambda epoch: epoch.epoch < 4, force=True)
+    assert planning.plan_run(ledger, everything, force=True).run == (2, 4, 8)
+    some = planning.plan_run(ledger, lambda epoch: epoch.epoch < 4, force=True)
     assert ([each.epoch for each in some.epochs], some.run) == ([2], (2,))
     assert (plan.scope.parent, plan.scope.epochs, plan.scope.kind) == (plan.parent, plan.run, plan.kind)
 
@@ -108,7 +108,7 @@ def test_a_range_includes_both_ends(
     world: HomeAndLedger, first: str | None, last: str | None, inside: list[int]
 ) -> None:
     home, ledger = world
-    found = planning.plan_run(home, ledger, planning.epochs_within(home, first, last))
+    found = planning.plan_run(ledger, planning.epochs_within(home, first, last))
     assert [epoch.epoch for epoch in found.epochs] == inside
 
 
@@ -122,7 +122,7 @@ def test_a_range_that_ends_before_it_begins_is_refused(world: HomeAndLedger) -> 
 def test_named_epochs_are_run_unless_they_are_published_as_they_are(world: HomeAndLedger) -> None:
     home, ledger = world
     change(home, 4)
-    plan = planning.plan_epochs(home, ledger, [8, 2, 4])
+    plan = planning.plan_epochs(ledger, [8, 2, 4])
     assert ([each.epoch for each in plan.epochs], plan.run) == ([8, 2, 4], (8, 4))
     assert (plan.parent, plan.kind) == (ledger.revisions.get(), RunKind.RUN)
 
@@ -131,27 +131,27 @@ def test_an_epoch_that_is_not_landed_is_refused_with_the_nearest(world: HomeAndL
     home, ledger = world
     home_helpers.put(home, 20, ROW)
     with pytest.raises(UsageError) as caught:
-        planning.plan_epochs(home, ledger, [2, 7])
+        planning.plan_epochs(ledger, [2, 7])
     assert caught.value.what.startswith(f"epoch 7 is not landed (no {home.landing / 'epoch=7'}).")
     assert caught.value.what.endswith("The nearest landed epochs are 6, 8, 4.")
     assert caught.value.next == "altneu land FILE --columns src,dst --epoch 7"
     gone(home, 6)
     with pytest.raises(UsageError) as caught:
-        planning.plan_epochs(home, ledger, [6])
+        planning.plan_epochs(ledger, [6])
     assert caught.value.what.endswith("The nearest landed epochs are 4, 8, 2.")  # 6 itself is none
     assert caught.value.next == "altneu run 6 --remove"
 
 
 def test_where_nothing_is_landed_that_is_said(tmp_path: Path) -> None:
-    home, ledger = home_helpers.make(tmp_path / "home")
+    _, ledger = home_helpers.make(tmp_path / "home")
     with pytest.raises(UsageError, match=r"epoch 7 is not landed .*\. Nothing is landed\.$"):
-        planning.plan_epochs(home, ledger, [7], remove=True)
+        planning.plan_epochs(ledger, [7], remove=True)
 
 
 def test_what_is_gone_is_taken_back_when_that_is_asked_for(world: HomeAndLedger) -> None:
     home, ledger = world
     gone(home, 6)
-    assert planning.plan_epochs(home, ledger, [6], remove=True).run == (6,)
+    assert planning.plan_epochs(ledger, [6], remove=True).run == (6,)
 
 
 def test_what_is_not_landed_completely_is_refused(world: HomeAndLedger) -> None:
@@ -159,25 +159,25 @@ def test_what_is_not_landed_completely_is_refused(world: HomeAndLedger) -> None:
     unfinished(home, 4)
     for remove in (False, True):
         with pytest.raises(UsageError, match=r"epoch 4 is not landed completely: more\.csv\.part is still being"):
-            planning.plan_epochs(home, ledger, [4], remove=remove)
+            planning.plan_epochs(ledger, [4], remove=remove)
     unfinished(home, 4, files=False)
     with pytest.raises(UsageError, match="epoch 4 is not landed completely"):
-        planning.plan_epochs(home, ledger, [4])
-    assert planning.plan_epochs(home, ledger, [4], remove=True).run == (4,)  # there is no file to wait for
+        planning.plan_epochs(ledger, [4])
+    assert planning.plan_epochs(ledger, [4], remove=True).run == (4,)  # there is no file to wait for
 
 
 def test_what_a_compaction_has_folded_is_neither_replaced_nor_taken_back(world: HomeAndLedger) -> None:
     home, ledger = world
-    publish(home, ledger, since=6)
+    publish(ledger, since=6)
     change(home, 4)
     with pytest.raises(UsageError, match=r"epoch 4 cannot be replaced: a compaction has folded .* before epoch 6 "):
-        planning.plan_epochs(home, ledger, [4])
+        planning.plan_epochs(ledger, [4])
     for epoch in (2, 6):
         gone(home, epoch)
     with pytest.raises(UsageError, match="epoch 2 cannot be replaced"):
-        planning.plan_epochs(home, ledger, [2], remove=True)
-    assert planning.plan_epochs(home, ledger, [6], remove=True).run == (6,)  # from `since` on the tables know all
-    assert planning.plan_run(home, ledger, everything).run == ()
+        planning.plan_epochs(ledger, [2], remove=True)
+    assert planning.plan_epochs(ledger, [6], remove=True).run == (6,)  # from `since` on the tables know all
+    assert planning.plan_run(ledger, everything).run == ()
 
 
 def test_a_rebuild_from_the_stored_rows_covers_what_is_published(world: HomeAndLedger) -> None:
@@ -185,23 +185,23 @@ def test_a_rebuild_from_the_stored_rows_covers_what_is_published(world: HomeAndL
     gone(home, 2)
     change(home, 4)
     unfinished(home, 9)
-    plan = planning.plan_rebuild(home, ledger, from_landing=False)
+    plan = planning.plan_rebuild(ledger, from_landing=False)
     assert ([each.epoch for each in plan.epochs], plan.run, plan.kind) == ([2, 4, 6], (), RunKind.REBUILD)
 
 
 def test_a_rebuild_from_the_landing_needs_all_of_it(world: HomeAndLedger) -> None:
     home, ledger = world
     change(home, 4)
-    plan = planning.plan_rebuild(home, ledger, from_landing=True)
+    plan = planning.plan_rebuild(ledger, from_landing=True)
     assert ([each.epoch for each in plan.epochs], plan.run) == ([2, 4, 6, 8], (2, 4, 6, 8))
     assert (plan.parent, plan.kind) == (ledger.revisions.get(), RunKind.RELOAD)
     for epoch in (2, 6):
         gone(home, epoch)
     with pytest.raises(UsageError, match=r"2 published epoch\(s\) are not in the landing any more \(the first: 2\)"):
-        planning.plan_rebuild(home, ledger, from_landing=True)
+        planning.plan_rebuild(ledger, from_landing=True)
     unfinished(home, 4)
     with pytest.raises(UsageError, match="epoch 4 is not landed completely: more"):
-        planning.plan_rebuild(home, ledger, from_landing=True)
+        planning.plan_rebuild(ledger, from_landing=True)
 
 
 def test_where_nothing_is_published_nothing_is_rebuilt(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_where_nothing_is_published_nothing_is_rebuilt(tmp_path: Path) -> None:
     home_helpers.put(home, 1, ROW)
     for from_landing in (False, True):
         with pytest.raises(UsageError, match="nothing is published, so there is nothing to rebuild"):
-            planning.plan_rebuild(home, ledger, from_landing=from_landing)
+            planning.plan_rebuild(ledger, from_landing=from_landing)
 
 
 NEW_QUERY = QueryChanges(anew=(("pairs", "it is new"),), is_published=True)

@@ -16,9 +16,9 @@ from altneu.algorithms.graph.cost_model import (
     learn_corrections,
 )
 from altneu.pipeline.run.choices.learned_costs import triangle_corrections
-from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import StageState
 from altneu.pipeline.state.stage_results import TrianglesFacts
+from tests import home_helpers
 
 
 def test_a_first_load_is_enumerated_and_a_small_change_of_a_large_graph_is_not() -> None:
@@ -69,7 +69,7 @@ def test_corrections_are_learned_from_the_last_runs_of_a_plan(
 
 
 def test_runs_teach_by_what_they_estimated_before_a_correction(tmp_path: Path) -> None:
-    ledger = Ledger(f"sqlite:///{tmp_path}/db", writes=True)
+    ledger = home_helpers.open_database(f"sqlite:///{tmp_path}/db", writes=True)
     for revision in range(LEAST):
         factor = {"delta": 3.0} if revision else {}
         estimate = {"delta": 2.0 * factor.get("delta", 1.0), "bulk": 9.0}

@@ -11,6 +11,7 @@ from altneu.pipeline.cli.runs import print_same
 from altneu.pipeline.maintenance import rollback
 from altneu.pipeline.state import fingerprint_sums
 from altneu.pipeline.state.ledger import Ledger
+from tests import home_helpers
 from tests.report.seed import DAY, Seed
 
 Diffs = dict[str, dict[int, int]]
@@ -75,9 +76,9 @@ def test_a_rollback_restores_every_fingerprint(seed: Seed) -> None:
     publish(seed, {"edges": {1: 5}, "degrees": {1: 1}})
     publish(seed, {"edges": {1: -5, 2: 8}, "degrees": {}})
     publish(seed, {"edges": {2: 3}, "motif_counts": {4: 4}})  # a table that came with this revision
-    home, ledger = seed.home, seed.ledger
+    ledger = seed.ledger
     for target in (1, 2, 3, 0, 3, 1, 0, 2):
-        row, _ = rollback.roll_back(home, ledger, target)
+        row, _ = rollback.roll_back(ledger, target)
         wanted = (
             ledger.outputs.fingerprints_of(target)
             if target
@@ -92,16 +93,16 @@ def test_what_nobody_took_is_not_known(seed: Seed) -> None:
     are not known until a run takes those of whole tables again."""
     publish(seed, None)
     publish(seed, {"edges": {1: 5}})  # the first run that knows them stages those of the whole table
-    home, ledger = seed.home, seed.ledger
+    ledger = seed.ledger
     assert (ledger.outputs.fingerprints_of(1), ledger.outputs.fingerprints_of(2)) == ({}, of({"edges": {1: 5}}))
-    assert rollback.roll_back(home, ledger, 1)[0].revision == 3
+    assert rollback.roll_back(ledger, 1)[0].revision == 3
     assert ledger.outputs.fingerprints_of(3) == {}
     publish(seed, {"edges": {1: 2}})
     assert ledger.outputs.fingerprints_of(4) == of({"edges": {1: 2}})
-    rollback.roll_back(home, ledger, 2)
+    rollback.roll_back(ledger, 2)
     assert ledger.outputs.fingerprints_of(5) == of({"edges": {1: 5}})
-    rollback.roll_back(home, ledger, 3)
-    rollback.roll_back(home, ledger, 2)  # from a state that is not known to one that is
+    rollback.roll_back(ledger, 3)
+    rollback.roll_back(ledger, 2)  # from a state that is not known to one that is
     assert ledger.outputs.fingerprints_of(6) == {} and ledger.outputs.fingerprints_of(7) == of({"edges": {1: 5}})
     assert ledger.outputs.fingerprints_of(2) == of({"edges": {1: 5}})
     check_sums_before(ledger)
@@ -117,11 +118,11 @@ def test_a_revision_of_an_earlier_version_leaves_nothing_known(seed: Seed) -> No
 
 
 def test_an_older_database_knows_none(tmp_path: Path) -> None:
-    ledger = Ledger(f"sqlite:///{tmp_path / 'l.db'}")
+    ledger = home_helpers.open_database(f"sqlite:///{tmp_path / 'l.db'}")
     with ledger.database.engine.begin() as connection:
         connection.exec_driver_sql("drop table fingerprints")
         connection.exec_driver_sql("update altneu_version set version_num = 'v0005'")
-    outputs = Ledger(ledger.database.uri).outputs
+    outputs = Ledger(ledger.home).outputs
     assert outputs.fingerprints_of(3) == outputs.fingerprints_since(3, 1) == {} and outputs.known_tables(3) == set()
 
 
@@ -155,7 +156,7 @@ def test_a_rebuild_says_what_is_as_before(seed: Seed, capsys: pytest.CaptureFixt
     publish(seed, {"edges": {DAY + 1: 2}, "names": {}, "degrees": {DAY: 1}})
 
     def said(revision: int) -> str:
-        print_same(seed.home, seed.ledger, seed.ledger.revisions.get(revision))
+        print_same(seed.ledger, seed.ledger.revisions.get(revision))
         return " ".join(capsys.readouterr().out.split())
 
     assert said(2) == "it is not known whether the tables are as before: revision 1 has no fingerprints"

@@ -17,6 +17,7 @@ from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.queries import read_queries
 from altneu.pipeline.run import planning
 from altneu.pipeline.run.stages.recomputed_queries import find_result_changes
+from altneu.pipeline.state.ledger import Ledger
 from tests import home_helpers, seeds
 from tests.e2e.test_queries import declare
 
@@ -142,32 +143,33 @@ def test_the_differences_lead_from_what_is_stored_to_what_is_recomputed() -> Non
             assert state_at(after, epoch) == (old[epoch] if last is None else new[last]), (epochs, epoch)
 
 
-def reopen(home: Home, toml: str) -> Home:
+def reopen(home: Home, toml: str) -> tuple[Home, Ledger]:
     (home.path / "altneu.toml").write_text(toml)
-    return Home.open(home.path)
+    home = Home.open(home.path)
+    return home, Ledger(home)
 
 
 def test_a_query_that_cannot_be_maintained_names_the_setting(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home")
     declare(home, walks=WALKS, wrong="SELECT srx FROM arcs")
     with pytest.raises(UsageError) as error:
-        planning.plan_run(home, ledger, lambda epoch: True)
+        planning.plan_run(ledger, lambda epoch: True)
     walks, wrong = (line for line in str(error.value).splitlines() if "queries/" in line)
     assert 'It can be recomputed by every run, which takes longer: [queries] recompute = ["walks"]' in walks
     assert "Did you mean src?" in wrong and "recompute" not in wrong
-    home = reopen(home, '[queries]\nrecompute = ["walks"]\n')
+    home, ledger = reopen(home, '[queries]\nrecompute = ["walks"]\n')
     declare(home, walks=WALKS, over="SELECT src FROM walks WHERE reached > 2")
     definitions = read_queries(home)
     assert definitions["walks"].is_recomputed and not definitions["over"].is_recomputed
-    changes = planning.plan_run(home, ledger, lambda epoch: True).queries
+    changes = planning.plan_run(ledger, lambda epoch: True).queries
     assert changes.recomputed == ("walks",) and dict(changes.anew)["walks"] == "it is new"
 
 
 def test_wrong_settings_are_named(tmp_path: Path) -> None:
     home, ledger = home_helpers.make(tmp_path / "home", '[queries]\nrecompute = ["ghost"]\n')
     with pytest.raises(UsageError, match=r"queries/ghost\.sql is not there, but \[queries\] recompute names it"):
-        planning.plan_run(home, ledger, lambda epoch: True)
-    home = reopen(home, '[queries]\nrecompute = ["walks"]\n[retention]\nepochs = 3\n')
+        planning.plan_run(ledger, lambda epoch: True)
+    home, _ = reopen(home, '[queries]\nrecompute = ["walks"]\n[retention]\nepochs = 3\n')
     declare(home, walks="SELECT count(*) AS n FROM landed")
     with pytest.raises(UsageError, match="reads landed, but"):
         read_queries(home)

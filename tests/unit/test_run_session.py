@@ -19,7 +19,7 @@ from altneu.pipeline.state.stage_results import FailedFacts
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(Home.open(tmp_path, create=True).database)
+    return Ledger(Home.open(tmp_path, create=True))
 
 
 def begin_session(ledger: Ledger, kind: RunKind = RunKind.COMPACT) -> RunSession:
@@ -65,7 +65,7 @@ def test_what_is_done_stays_done(ledger: Ledger) -> None:
 
 
 def test_who_does_not_get_the_lease_changes_nothing(ledger: Ledger) -> None:
-    session, other = begin_session(ledger), Ledger(ledger.database.uri)
+    session, other = begin_session(ledger), Ledger(ledger.home)
     other.database.owner = lambda: "elsewhere/1/1.00"
     other.runs.acquire_lease(session.run_id)
     before = ledger.runs.get(session.run_id)

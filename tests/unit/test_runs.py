@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -29,6 +30,7 @@ from altneu.pipeline.state.stage_results import (
     PublishFacts,
     Size,
 )
+from tests import home_helpers
 from tests.report.seed import audit, check
 
 Clock = Callable[[float], None]
@@ -52,7 +54,7 @@ def wait(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def ledger(tmp_path: Path, wait: Clock) -> Ledger:
-    return Ledger(f"sqlite:///{tmp_path / 'altneu.db'}")
+    return home_helpers.open_database(f"sqlite:///{tmp_path / 'altneu.db'}")
 
 
 def publish(ledger: Ledger, run_id: str, epoch: int = 1, kind: RunKind = RunKind.RUN, **pins: int) -> None:
@@ -286,7 +288,7 @@ def test_a_run_that_ends_meanwhile_is_not_given_up(
     ledger.runs.finish("a", end, "its cause")
     assert ledger.runs.expire_dead() == []
     monkeypatch.setattr(ledger.runs, "_dead_records", lambda: rows[1:])
-    other = Ledger(ledger.database.uri)
+    other = Ledger(ledger.home)
     other.runs.acquire_lease("r1")
     assert ledger.runs.expire_dead() == [] and ledger.runs.get("r1").owner == other.database.owner()
     assert (ledger.runs.get("a").state, ledger.runs.get("a").error) == (end, "its cause")
@@ -522,7 +524,8 @@ def test_a_database_that_cannot_be_written_remembers_none_and_says_nothing(ledge
     ledger.digests.put({"a": ("1", "x")})
     path = ledger.database.engine.url.database
     ledger.database.engine.dispose()
-    reader = Ledger(f"sqlite:///file:{path}?mode=ro&uri=true")
+    read_only = cast(Any, SimpleNamespace(database=f"sqlite:///file:{path}?mode=ro&uri=true"))
+    reader = Ledger(read_only)
     reader.digests.put({"a": ("2", "y")})
     assert ledger.digests.read() == {"a": ("1", "x")}
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from altneu.pipeline.checking.reported_totals_check import ReportedTotals, differing_totals, reported_totals
-from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import StagedBatch
+from tests import home_helpers
 
 TRIANGLE = {("edges", 0): 3, ("vertices", 0): 3, ("triangles", 0): 1, ("wedges", 0): 3, ("max_trussness", 0): 3}
 COUNTED = {1: {**TRIANGLE, ("trusses", 3): 3}, 2: {}}  # at 2 all has expired
@@ -16,7 +16,7 @@ DIFFS = [("edges", 0, 3), ("vertices", 0, 3), ("triangles", 0, 1), ("wedges", 0,
 
 
 def shown(folder: Path, *more: tuple[str, int, int, int], without: str = "") -> ReportedTotals:
-    ledger = Ledger(f"sqlite:///{folder / 'altneu.db'}")
+    ledger = home_helpers.open_database(f"sqlite:///{folder / 'altneu.db'}")
     ledger.runs.create("r", 0, epochs=[1, 2], config={})
     rows = [(measure, k, epoch, n if epoch == 1 else -n) for epoch in (1, 2) for measure, k, n in DIFFS]
     sums = {(measure, k, epoch): diff for measure, k, epoch, diff in rows if measure != without}

@@ -42,7 +42,7 @@ def seed(tmp_path: Path) -> Seed:
 
 
 def stage(seed: Seed, name: str) -> telemetry.StageTelemetry:
-    return telemetry.StageTelemetry(seed.home, seed.ledger, seed.ledger.runs.list_all()[-1], name)
+    return telemetry.StageTelemetry(seed.ledger, seed.ledger.runs.list_all()[-1], name)
 
 
 class Tables:
@@ -123,7 +123,7 @@ def test_a_trace_holds_the_run_and_its_stages(seed: Seed) -> None:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
     exporter = InMemorySpanExporter()
-    telemetry.export_trace(exporter, seed.home, seed.ledger, "run0001")
+    telemetry.export_trace(exporter, seed.ledger, "run0001")
     *stages, root = exporter.get_finished_spans()
     assert [span.name for span in stages] == ["ingest", "edges", "triangles", "truss", "audit"]
     assert root.name == "altneu run" and root.parent is None and root.attributes is not None
@@ -140,7 +140,7 @@ def test_a_failed_run_is_a_failed_trace(seed: Seed) -> None:
 
     run_id = seed.run({DAY + 2: (1, 0)}, error="audit: a critical check failed")
     exporter = InMemorySpanExporter()
-    telemetry.export_trace(exporter, seed.home, seed.ledger, run_id)
+    telemetry.export_trace(exporter, seed.ledger, run_id)
     status = exporter.get_finished_spans()[-1].status
     assert not status.is_ok and status.description == "audit: a critical check failed"
 

@@ -89,12 +89,12 @@ def test_a_file_that_may_not_be_read_is_named(name: str, tmp_path: Path, monkeyp
         raise PermissionError(errno.EACCES, "Permission denied", str(path))
 
     assert list(read_blocks(path, LAYOUT))
-    before = landing.digest_batches(Ledger(home.database), landing.list_batches(home).values(), remember=False)
+    before = landing.digest_batches(Ledger(home), landing.list_batches(home).values(), remember=False)
     monkeypatch.setattr(filesystem, "open_stream", refuse)
     monkeypatch.setattr(pq, "ParquetFile", refuse)
     with pytest.raises(BrokenFileError, match="it cannot be read: Permission denied"):
         list(read_blocks(path, LAYOUT))
-    ledger = Ledger(home.database)
+    ledger = Ledger(home)
     now = landing.digest_batches(ledger, landing.list_batches(home).values())
     assert now != before and not ledger.digests.read()  # another content, so that a run reads it, and says why not
 
@@ -105,7 +105,7 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
         (home.landing / "epoch=1" / name).mkdir(parents=True)
         with pytest.raises(BrokenFileError, match=r"it cannot be read: .*([Ii]s a directory|path is a directory)"):
             list(read_blocks(home.landing / "epoch=1" / name, LAYOUT))
-    assert landing.digest_batches(Ledger(home.database), landing.list_batches(home).values())
+    assert landing.digest_batches(Ledger(home), landing.list_batches(home).values())
     with pytest.raises(UsageError, match="is a folder"):
         landing.land(home, [home.landing / "epoch=1" / "a.csv"], landing.LandOptions(("src", "dst"), epoch=1))
 

@@ -19,9 +19,9 @@ from altneu.pipeline.home.home import Home
 from altneu.pipeline.home.uris import sqlite_uri
 from altneu.pipeline.reading import external_access
 from altneu.pipeline.state import filesystem, home_identity
-from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.catalogs import jdbc_options
 from altneu.pipeline.storage.duckdb_tables import DuckTables, Query, read_parquet_files
+from tests import home_helpers
 from tests.report.seed import Seed
 
 NASTY = [
@@ -61,7 +61,7 @@ def test_sqlalchemy_opens_the_file_at_the_path(name: str) -> None:
         path.mkdir()
         uri = Home.draft_home(path).database
         assert uri == sqlite_uri(path / "altneu.db") and sa.make_url(uri).database == str(path / "altneu.db")
-        Ledger(uri)
+        home_helpers.open_database(uri)
         assert [each.name for each in Path(folder).iterdir()] == [name] and (path / "altneu.db").is_file()
         with sa.create_engine(sqlite_uri(path / "altneu.db", "timeout=60")).connect() as connection:
             assert connection.execute(sa.text("SELECT count(*) FROM ledger")).scalar() == 0
@@ -109,7 +109,7 @@ def test_pyiceberg_opens_the_tables_by_what_the_command_prints(name: str) -> Non
     with tempfile.TemporaryDirectory() as folder:
         seed = Seed(Path(folder, name))
         with pytest.raises(AltneuError):
-            external_access.external_access(seed.home, seed.ledger)  # nothing is published
+            external_access.external_access(seed.ledger)  # nothing is published
         where = external_access._catalog_properties(seed.home, "mine")
         catalog = SqlCatalog("mine", uri=where["uri"], warehouse=where["warehouse"])
         catalog.create_namespace("graph")

@@ -20,7 +20,6 @@ from altneu.pipeline.errors import UsageError
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.state import database, delivery_cursors, home_identity, versions
 from altneu.pipeline.state.delivery_cursors import DeliveryCursor
-from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.records import RunKind, RunState, StagedBatch
 from altneu.pipeline.state.schema import metadata, version
 from altneu.pipeline.state.versions import DatabaseOutdated
@@ -95,17 +94,17 @@ def test_an_old_database_becomes_what_a_new_one_is(uri: str, name: str, tmp_path
     make(uri, name)
     with database.open_connection(uri) as connection:
         assert (versions.stored_version(connection), versions.version_of_tables(connection)) == (None, name)
-    ledger = Ledger(uri, writes=True)
+    ledger = home_helpers.open_database(uri, writes=True)
     assert number(uri) == versions.newest_version()
     new = f"sqlite:///{tmp_path / 'new.db'}"
     if not uri.startswith("sqlite"):
         with database.shared_engine(uri) as engine:  # the same server, another schema of names
             migrated = shape(uri)
             metadata.drop_all(engine)
-        Ledger(uri)
+        home_helpers.open_database(uri)
         assert shape(uri) == migrated
         return
-    Ledger(new)
+    home_helpers.open_database(new)
     assert shape(uri) == shape(new)
     assert ledger.revisions.get().snapshots == {"edges": 2**53 + 1}
 
@@ -113,7 +112,7 @@ def test_an_old_database_becomes_what_a_new_one_is(uri: str, name: str, tmp_path
 @pytest.mark.parametrize("name", OLD)
 def test_what_was_there_is_read_and_goes_on(uri: str, name: str) -> None:
     make(uri, name)
-    ledger = Ledger(uri, writes=True)
+    ledger = home_helpers.open_database(uri, writes=True)
     assert [(run.kind, run.state, run.epochs) for run in ledger.runs.list_all()] == [
         (RunKind.RUN, RunState.PUBLISHED, (1, 2)),
         (RunKind.RUN, RunState.UNCHANGED, (3,)),
@@ -122,7 +121,7 @@ def test_what_was_there_is_read_and_goes_on(uri: str, name: str) -> None:
     ledger.runs.create("c", 1, epochs=[4], config={})
     ledger.outputs.put_batches("c", [StagedBatch(4, "y", 1, 2, 0)])
     assert ledger.publish_revision("c", 1, frontier=4, snapshots={"edges": 1}, digest="d", mark=None).revision == 2
-    assert Ledger(uri).outputs.published_batches()[4].rows == 2
+    assert home_helpers.open_database(uri).outputs.published_batches()[4].rows == 2
 
 
 @pytest.mark.parametrize("number", ["v0010", "v0011"])
@@ -139,8 +138,8 @@ def test_what_was_claimed_and_delivered_before_the_cursors_had_their_name_stays_
             values = "VALUES ('claimed', 3, 5, 'task'), ('delivered', 4, NULL, NULL)"
             connection.exec_driver_sql(f"INSERT INTO told (asset, revision, claimed, teller) {values}")
     with pytest.raises(DatabaseOutdated, match=number):
-        delivery_cursors.read_cursor(Ledger(uri), "claimed")
-    ledger = Ledger(uri, writes=True)
+        delivery_cursors.read_cursor(home_helpers.open_database(uri), "claimed")
+    ledger = home_helpers.open_database(uri, writes=True)
     assert delivery_cursors.read_cursor(ledger, "claimed") == DeliveryCursor(3, 5, "task")
     assert delivery_cursors.read_cursor(ledger, "delivered") == DeliveryCursor(4)
     assert "told" not in shape(uri)
@@ -149,7 +148,7 @@ def test_what_was_claimed_and_delivered_before_the_cursors_had_their_name_stays_
 def test_a_reader_of_an_old_database_changes_nothing_and_is_told_what_to_type(uri: str) -> None:
     make(uri, "v0001")
     before = shape(uri)
-    reader = Ledger(uri)
+    reader = home_helpers.open_database(uri)
     assert reader.outputs.published_batches()[1].rows == 5, "this needs no new column"
     with pytest.raises(
         DatabaseOutdated,
@@ -158,14 +157,14 @@ def test_a_reader_of_an_old_database_changes_nothing_and_is_told_what_to_type(ur
         reader.revisions.get()
     assert "altneu doctor" in (told.value.next or "")
     assert shape(uri) == before
-    Ledger(uri, writes=True)
+    home_helpers.open_database(uri, writes=True)
     assert reader.revisions.get().revision == 1
 
 
 def test_a_database_without_a_number_that_lacks_nothing_is_read_as_it_is(uri: str) -> None:
     make(uri, "v0005")
     before = shape(uri)
-    assert Ledger(uri).revisions.get().revision == 1
+    assert home_helpers.open_database(uri).revisions.get().revision == 1
     assert shape(uri) == before
 
 
@@ -175,30 +174,30 @@ def test_columns_that_an_interrupted_version_has_added_stay(uri: str) -> None:
     with database.shared_engine(uri) as engine, engine.begin() as connection:
         connection.exec_driver_sql("ALTER TABLE runs ADD COLUMN kind VARCHAR(16)")
         connection.exec_driver_sql("UPDATE runs SET kind = 'rebuild'")
-    assert {run.kind for run in Ledger(uri, writes=True).runs.list_all()} == {RunKind.REBUILD}
+    assert {run.kind for run in home_helpers.open_database(uri, writes=True).runs.list_all()} == {RunKind.REBUILD}
 
 
 def test_a_database_without_a_number_that_has_all_tables_keeps_what_was_delivered(uri: str) -> None:
-    ledger = Ledger(uri, writes=True)
+    ledger = home_helpers.open_database(uri, writes=True)
     delivery_cursors.start_cursor(ledger, "delivered", 4)
     before = shape(uri)
     with database.shared_engine(uri) as engine, engine.begin() as connection:
         connection.execute(version.delete())
-    ledger = Ledger(uri, writes=True)
+    ledger = home_helpers.open_database(uri, writes=True)
     assert number(uri) == versions.newest_version() and shape(uri) == before
     assert delivery_cursors.read_cursor(ledger, "delivered") == DeliveryCursor(4)
 
 
 @pytest.mark.parametrize("writes", [False, True])
 def test_a_database_of_a_later_version_is_refused(uri: str, writes: bool) -> None:
-    Ledger(uri)
+    home_helpers.open_database(uri)
     with database.shared_engine(uri) as engine, engine.begin() as connection:
         connection.execute(version.update().values(version_num="v9999"))
     before = shape(uri)
     with pytest.raises(
         UsageError, match=f"later version of altneu .*v9999; this version knows up to {versions.newest_version()}"
     ):
-        Ledger(uri, writes)
+        home_helpers.open_database(uri, writes=writes)
     assert shape(uri) == before
 
 
@@ -216,18 +215,18 @@ def test_a_migration_that_fails_leaves_the_old_version(uri: str, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(command, "upgrade", broken)
         with pytest.raises(RuntimeError):
-            Ledger(uri, writes=True)
+            home_helpers.open_database(uri, writes=True)
     assert shape(uri) == before
-    assert Ledger(uri, writes=True).revisions.get().revision == 1
+    assert home_helpers.open_database(uri, writes=True).revisions.get().revision == 1
 
 
 WRITER = """
 import logging, sys
 from altneu.pipeline.state import database, versions
-from altneu.pipeline.state.ledger import Ledger
+from tests import home_helpers
 logging.basicConfig(format="%(message)s", stream=sys.stdout)
 database.SECONDS_UNTIL_MESSAGE = 0.1
-print(Ledger(sys.argv[1], writes=True).revisions.get().revision, flush=True)
+print(home_helpers.open_database(sys.argv[1], writes=True).revisions.get().revision, flush=True)
 """
 
 

@@ -24,7 +24,7 @@ def publish(run: RunContext) -> PublishFacts:
     warned = run.get_result(AuditFacts).failed
     row = run.ledger.revisions.published_by(run.run_id)
     if row is None:
-        approval.require_decision(run.home, run.ledger, run.run_id)
+        approval.require_decision(run.ledger, run.run_id)
         row = run.ledger.publish_revision(
             run.run_id,
             run.parent.revision,
@@ -42,8 +42,8 @@ def publish(run: RunContext) -> PublishFacts:
             run.ledger.revisions.share_snapshots(row, run.home.config.retention.revisions)
         run.warehouse.update_refs(run.ledger, run.run_id)
         run.ledger.runs.forget_branches([run.run_id])
-        change_log.try_to_follow(run.home, run.ledger, lambda: run.warehouse, run.say)
-        approval.expire_held_runs(run.home, run.ledger)
+        change_log.try_to_follow(run.ledger, lambda: run.warehouse, run.say)
+        approval.expire_held_runs(run.ledger)
         for table in run.warehouse.tables if tidies else ():
             run.warehouse.expire_snapshots(table, run.ledger, run.run_id)
         return replace(facts, dropped_runs=run.warehouse.discard_leftovers(run.ledger))

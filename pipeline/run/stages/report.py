@@ -10,5 +10,5 @@ from ..run_context import RunContext
 
 def write_report(run: RunContext) -> ReportFacts:
     epochs = run.epochs if run.kind is RunKind.RUN else list(run.ledger.outputs.published_batches())
-    pages, why = write_run_pages(run.home, run.ledger, epochs)
+    pages, why = write_run_pages(run.ledger, epochs)
     return ReportFacts(pages=len(pages), page=pages[-1] if pages else None, unwritten=why)
