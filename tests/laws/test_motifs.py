@@ -189,7 +189,8 @@ def test_motifs_declared_later_are_counted_by_a_rebuild_and_taken_back(spark: Sp
     assert restated(declare('[motifs]\nsquare = "a-b, b-c, c-d, d-a"\ntriangle = "a-b, b-c, a-c"\n')) == {
         "square": 1, "triangle": 2,
     }  # fmt: skip
-    assert restated(declare("")) == {}
+    assert restated(declare("[edges]\nlive_for = 2\n")) == {}
+    home_helpers.run_as_planned(Ledger(declare("")), planning.plan_rebuild(Ledger(declare("")), from_landing=False))
     assert ledger.revisions.get().config_digest == digest
     assert home_helpers.run(Ledger(Home.open(home.path)), [1]) is not None
 

@@ -222,6 +222,19 @@ def test_what_expires_after_the_newest_epoch_leaves_nothing_behind(monkeypatch: 
     assert found is not None and not found.rows
 
 
+def test_a_table_that_the_run_has_no_more_need_not_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its fingerprints are still known where a rebuild has given up the motifs."""
+    stored = Stored()
+    run = stored.run()
+    for table in ("degrees", "triangle_counts"):
+        rows = [*stored.before.get(table, {}).values(), *stored.change.setdefault(table, {}).values()]
+        stored.change[table] = add_fingerprints(stored.change[table], {LATER: -Fingerprint.sum_all(rows)})
+    stored.before["motif_counts"] = {1: prints_of(1)["edges"]}
+    run.home.config.edges.live_for = LATER - FRONTIER
+    found = prove(monkeypatch, stored, run)
+    assert found is not None and not found.rows
+
+
 @pytest.mark.parametrize(("asked", "known"), [(ProofScope(8, 3), True), (ProofScope(), True), (ProofScope(), False)])
 def test_landed_rows_are_looked_at_and_the_part_that_was_recounted(
     monkeypatch: pytest.MonkeyPatch, asked: ProofScope, *, known: bool

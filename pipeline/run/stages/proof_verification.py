@@ -134,14 +134,14 @@ def _unproved_edges(proof: Proof, first: int, last: int) -> list[dict[str, Any]]
 
 
 def _lasting_rows(run: RunContext, before: Prints, change: Prints) -> list[dict[str, Any]]:
-    """Return the tables of which something would remain after every edge has expired."""
+    """Return the tables of the run of which something would remain after every edge has expired."""
     live_for = run.home.config.edges.live_for
     if live_for is None or run.frontier >= FOREVER - live_for:
         return []
     return [
         make_difference(run.frontier, "stored", f"the rows of {table}, once all edges have expired", None, None)
         for table in EXPIRING
-        if Fingerprint.sum_all([*before.get(table, {}).values(), *change.get(table, {}).values()])
+        if table in change and Fingerprint.sum_all([*before.get(table, {}).values(), *change[table].values()])
     ]
 
 
