@@ -1,13 +1,13 @@
 """The seeds of what tests draw: printed, so that a failure shows them, and replayed by `ALTNEU_SEED=… pytest …`.
 
 The default tests draw the same in each run: a seed comes from the name of its test, so that a commit is judged by what
-it changes. With ALTNEU_FRESH_SEEDS, which the wide sweeps set, each run draws others and meets what no run met before.
+it changes. The wide sweeps set ALTNEU_FRESH_SEEDS to a text of their own, from which the seeds come too: each run draws
+others and meets what no run met before, and the same text draws the same again.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import re
 import zlib
 from collections.abc import Iterable
@@ -33,12 +33,10 @@ def is_fresh() -> bool:
 
 
 def draw() -> int:
-    """Draw a seed: another one in each run where they are fresh, else the next one of the running test."""
-    if is_fresh():
-        return random.SystemRandom().randrange(10**6)
+    """Draw the next seed of the running test: the same in each run, or in each with the same text of fresh seeds."""
     test = GROUP.sub("", os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" ")[0])
     _drawn[test] = _drawn.get(test, 0) + 1
-    return zlib.crc32(f"{test} {_drawn[test]}".encode()) % 10**6
+    return zlib.crc32(f"{test} {_drawn[test]} {os.environ.get(FRESH, '')}".rstrip().encode()) % 10**6
 
 
 def one(usual: int | None = None) -> int:

@@ -8,7 +8,8 @@ DAGs, so that one process alone loads Airflow, and those that start many process
 
 `--share K/N` is the K-th of N equal shares, by the seconds of `tests/seconds.tsv`: the same for the same tests. With
 `--minutes M` no test begins after M minutes, nor one that would take much longer than that; what was left out is
-listed at the end. `python -m tests.tiers FILE` puts into the table what a run with `ALTNEU_TEST_COSTS=FILE` measured.
+listed at the end. With ALTNEU_TEST_FAILURES=FILE, what has failed is listed there too, as pytest takes it again.
+`python -m tests.tiers FILE` puts into the table what a run with `ALTNEU_TEST_COSTS=FILE` measured.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import canonical
+from tests import canonical, seeds
 from tests.tools import list_backends
 
 TESTS = Path(__file__).parent
@@ -38,6 +39,7 @@ CROWDED = set(USUAL)  # back ends of which one test at a time is enough for a ma
 GRACE = 120.0  # seconds that a test may go on when the time of a share is over
 LEFT_OUT = "left out: the time of this share is over"
 UNTIL = "ALTNEU_TESTS_UNTIL"
+FAILURES = "ALTNEU_TEST_FAILURES"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -97,6 +99,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     for sample in list_samples(terminalreporter.stats.get("passed", [])):
         terminalreporter.line(f"A sample: {sample}")
+    if file := os.environ.get(FAILURES):
+        failed = [report for name in ("failed", "error") for report in terminalreporter.stats.get(name, [])]
+        Path(file).write_text("".join(f"{name}\n" for name in {seeds.GROUP.sub("", each.nodeid): 0 for each in failed}))
     left_out = [report for report in terminalreporter.stats.get("skipped", []) if LEFT_OUT in str(report.longrepr)]
     if config.getoption("minutes") is not None:
         terminalreporter.line(f"{len(left_out)} tests were left out for want of time.")

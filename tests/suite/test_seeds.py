@@ -27,10 +27,14 @@ def test_a_test_draws_the_same_seeds_in_each_run_and_with_a_group(monkeypatch: p
     assert draw_three(monkeypatch, "tests/a.py::test_b") != first
 
 
-def test_fresh_seeds_are_others_each_time_and_a_given_seed_goes_before_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(seeds.FRESH, "1")
-    first = draw_three(monkeypatch, "tests/a.py::test_a")
-    monkeypatch.setattr(seeds, "_drawn", {})
-    assert draw_three(monkeypatch, "tests/a.py::test_a") != first
+def test_each_text_of_fresh_seeds_draws_others_and_a_given_seed_goes_before_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawn = []
+    for text in ("", "1", "2", "1"):
+        monkeypatch.setenv(seeds.FRESH, text)
+        monkeypatch.setattr(seeds, "_drawn", {})
+        drawn.append(draw_three(monkeypatch, "tests/a.py::test_a"))
+    assert drawn[1] == drawn[3] and len(set(map(tuple, drawn))) == 3
     monkeypatch.setenv(seeds.NAME, "7")
     assert draw_three(monkeypatch, "tests/a.py::test_a") == [7, 7, 7]

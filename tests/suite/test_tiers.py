@@ -126,7 +126,42 @@ def test_ci_fails_with_the_default_tests_and_runs_both(failing: str, repository:
     condition = '[ "$1" = --share ]' if failing == "share" else '[ "$1" != --share ]'
     program.write_text(f'#!/bin/sh\necho "test $*" >>{tmp_path / "log"}\n! {condition}\n')
     code, called = call_ci(repository, tmp_path / "log")
-    assert code == (failing == "default") and len(called) == 2
+    assert code == 1 and len(called) == 2
+
+
+@pytest.mark.needs("checkout")
+@pytest.mark.parametrize("again", ["passes", "fails"])
+def test_what_fails_in_a_share_decides_when_it_runs_alone(again: str, repository: Path, tmp_path: Path) -> None:
+    names = ["tests/a.py::test_a[x y-'z']", "tests/b.py::test_b"]
+    program = f"""#!/bin/sh
+for argument; do echo "$argument $ALTNEU_FRESH_SEEDS" >>{tmp_path / "log"}; done
+case "$1" in
+    --share) printf '%s\\n' "{names[0]}" "{names[1]}" >"$ALTNEU_TEST_FAILURES"; exit 1 ;;
+    --all) {"true" if again == "passes" else "false"} ;;
+esac
+"""
+    (repository / "infra" / "test").write_text(program)
+    code, called = call_ci(repository, tmp_path / "log")
+    assert code == (again == "fails")
+    assert [line.rpartition(" ")[0] for line in called] == ["--share", "2/8", "--all", *names]
+    assert {line.rpartition(" ")[2] for line in called} == {"2-1"}
+
+
+def test_what_has_failed_is_listed_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "test_them.py").write_text(
+        "import pytest, os\n"
+        "@pytest.fixture\ndef broken():\n    raise OSError\n"
+        "@pytest.mark.parametrize('x', ['a b', 'c@d'])\ndef test_fails(x): assert not x\n"
+        "def test_errors(broken): pass\n"
+        "def test_dies(): os._exit(1)\n"
+        "def test_passes(): pass\n"
+    )
+    file = tmp_path / "failures"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.tiers", "-n", "1", "--dist", "loadgroup"]
+    environment = os.environ | {tiers.FAILURES: str(file), "PYTHONPATH": str(REPO)}
+    subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, env=environment)
+    names = ["fails[a b]", "fails[c@d]", "errors", "dies"]
+    assert set(file.read_text().splitlines()) == {f"test_them.py::test_{name}" for name in names}
 
 
 @pytest.mark.needs("checkout")
