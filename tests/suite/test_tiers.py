@@ -153,11 +153,11 @@ def test_what_has_failed_is_listed_in_a_file(tmp_path: Path) -> None:
         "@pytest.fixture\ndef broken():\n    raise OSError\n"
         "@pytest.mark.parametrize('x', ['a b', 'c@d'])\ndef test_fails(x): assert not x\n"
         "def test_errors(broken): pass\n"
-        "def test_dies(): os._exit(1)\n"
         "def test_passes(): pass\n"
+        "def test_dies(): os._exit(1)\n"
     )
     file = tmp_path / "failures"
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.tiers", "-n", "1", "--dist", "loadgroup"]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.tiers", "-n", "1", "--max-worker-restart", "0"]
     environment = os.environ | {tiers.FAILURES: str(file), "PYTHONPATH": str(REPO)}
     subprocess.run([*command, str(tmp_path)], cwd=tmp_path, capture_output=True, env=environment)
     names = ["fails[a b]", "fails[c@d]", "errors", "dies"]
