@@ -64,12 +64,12 @@ def runs(scale: int, changed: int, names: list[str]) -> None:
             home, ledger = home_helpers.make(Path(folder) / "home", toml)
 
             put_rows(home, 0, a, b, ["upsert"] * a.size)
-            load, _ = timed(lambda h=home, w=ledger: home_helpers.run(h, w, [0]))  # type: ignore[misc]
+            load, _ = timed(lambda w=ledger: home_helpers.run(w, [0]))  # type: ignore[misc]
             whole, stage, audit = [], [], []
             for i in range(1, REPEAT + 2):
                 x, y, diff = change(np.random.default_rng(i), a, b, changed)
                 put_rows(home, i, x, y, np.where(diff > 0, "upsert", "delete").tolist())
-                seconds, _ = timed(lambda h=home, w=ledger, e=i: home_helpers.run(h, w, [e]))  # type: ignore[misc]
+                seconds, _ = timed(lambda w=ledger, e=i: home_helpers.run(w, [e]))  # type: ignore[misc]
                 found = {row.stage: row.seconds for row in ledger.stages.select(ledger.revisions.get().run_id)}
                 whole.append(seconds)
                 stage.append(found["triangles"])

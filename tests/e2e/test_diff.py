@@ -93,7 +93,7 @@ def test_another_home(spark: SparkSession, tmp_path: Path, altneu: Altneu) -> No
     home_helpers.put(home, 0, named)
     home_helpers.put(there, 0, [*reversed(named), ("v9", "w", None, "upsert", 0)])
     home_helpers.run(ledger, [0])
-    home_helpers.run(there, theirs, [0])
+    home_helpers.run(theirs, [0])
     said = altneu("diff", "--other", str(there.path), "--format", "json")
     assert said.code == 0, said
     found = json.loads(said.out)

@@ -159,7 +159,7 @@ def test_wrong_uses(spark: SparkSession, tmp_path: Path, rest: Proxy, monkeypatc
 
     former, old = home_helpers.make(tmp_path / "former")
     home_helpers.put(former, 0, [(1, 2, None, "upsert", 0)])
-    home_helpers.run(former, old, [0])
+    home_helpers.run(old, [0])
     (former.path / "altneu.toml").write_text(settings(rest, "c"))
     with pytest.raises(UsageError, match=r"listed in the home's database, but by .* they are in a REST catalog"):
         Warehouse(spark, Home.open(former.path))
