@@ -22,8 +22,9 @@ from altneu.pipeline.storage.session import ASSETS
 from tests import tools
 from tests.proxy import Proxy, free_port
 
-JARS = ASSETS / "rest-catalog"
-ICEBERG, JETTY = "1.11.0", "12.1.5"
+
+ICEBERG, JETTY = "1.12.0", "12.1.5"
+JARS = ASSETS / f"rest-catalog-{ICEBERG}"
 WANTED = [  # group, artifact, version, classifier
     ("org.apache.iceberg", "iceberg-core", ICEBERG, None),
     ("org.apache.iceberg", "iceberg-core", ICEBERG, "tests"),

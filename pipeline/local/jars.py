@@ -16,14 +16,14 @@ from pathlib import Path
 from ..errors import UsageError
 
 REQUIRED = {  # coordinate -> sha256
-    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.11.0": (
-        "d6ea6c5d099288daeb7d5a92061bd3d7d8f296492632b42378e5f2f0e3066242"
+    "org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0": (
+        "3123c3798af642dd537230923548e013ef41cc28b6626e5225808cf5670a0f82"
     ),
     "org.xerial:sqlite-jdbc:3.50.3.0": "a3f53a2aa15ae9425a9e793bbe9c8e5288febeb4b65ef5c1a4e80d4c2045cf08",
     "org.postgresql:postgresql:42.7.7": "157963d60ae66d607e09466e8c0cdf8087e9cb20d0159899ffca96bca2528460",
 }
 S3 = {  # for homes whose tables are in S3, on demand: 60 MB
-    "org.apache.iceberg:iceberg-aws-bundle:1.11.0": "38f01da7e96850cdd05e6616d758b77b43314b712a8808e3f9a824d56976162f",
+    "org.apache.iceberg:iceberg-aws-bundle:1.12.0": "dd7e49ffa4ac9b215bed846581991259e3aec9bb2fa08d6cec029c46cd66d957",
 }
 OPTIONAL = ["io.graphframes:graphframes-spark4_2.13:0.12.3"]
 # dependencies of the jars that Spark has already, or that nothing calls
