@@ -22,7 +22,6 @@ from altneu.pipeline.storage.session import ASSETS
 from tests import tools
 from tests.proxy import Proxy, free_port
 
-
 ICEBERG, JETTY = "1.12.0", "12.1.5"
 JARS = ASSETS / f"rest-catalog-{ICEBERG}"
 WANTED = [  # group, artifact, version, classifier

@@ -368,3 +368,24 @@ def test_a_wrong_landing_is_found(spark: SparkSession, tmp_path: Path, fault: st
     page = epoch_document(ledger, LAST)
     failed = {(c["suite"], c["name"]): c for c in page["checks"] if not c["passed"] and c["severity"] == "warning"}
     assert wanted in failed and failed[wanted]["rows"], sorted(failed)
+
+
+def test_a_row_of_another_revision_in_a_first_publication_is_found(spark: SparkSession, tmp_path: Path) -> None:
+    """The audit reads all rows of the tables, not only those that the run says to have written."""
+    home, ledger = home_helpers.make(tmp_path / "home", TOML)
+    home_helpers.put(home, 0, draw_batch(random.Random(seeds.one(9)), **BATCH))
+    run_id = runner.begin_run(ledger, planning.plan_epochs(ledger, [0]))
+    assert run_id
+    for name in ("ingest", "edges", "triangles", "truss"):
+        runner.execute_stage(ledger, run_id, name)
+    first = Scene(home, ledger, Warehouse(spark, home), run_id)
+
+    def add_foreign_row(rows: DataFrame) -> DataFrame:
+        return rows.unionByName(rows.limit(1).withColumn("revision", F.lit(0).cast("bigint")))
+
+    for table in ("edges", "degrees", "triangle_counts", "trussness"):
+        snapshot = first.change(table, add_foreign_row)
+        with pytest.raises(CheckFailed):
+            runner.execute_stage(ledger, run_id, "audit")
+        first.restore(table, snapshot)
+    runner.execute_stage(ledger, run_id, "audit")

@@ -46,7 +46,7 @@ def test_a_full_disk(altneu: Altneu, numbers: History, small_disk: Path, monkeyp
                 while True:
                     os.write(descriptor, b"x" * 4096)
             os.close(descriptor)
-        return real(ledger.home, ledger, run_id, name, *rest, **more)
+        return real(ledger, run_id, name, *rest, **more)
 
     with monkeypatch.context() as patch:
         patch.setattr(runner, "execute_stage", stage)

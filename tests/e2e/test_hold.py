@@ -40,9 +40,9 @@ MORE: list[Row] = [(0, 9, None, "upsert", 0), (1, 9, None, "upsert", 0)]
 LESS: list[Row] = [(0, 1, None, "delete", 0)]
 
 
-def seen(home: Home, ledger: Ledger) -> dict[str, Any]:
+def seen(ledger: Ledger) -> dict[str, Any]:
     """All that a reader sees."""
-    graph, newest = Graph(home.path), ledger.revisions.get()
+    graph, newest = Graph(ledger.home.path), ledger.revisions.get()
     frames = {
         "edges": graph.arrow.edges(),
         "vertices": graph.arrow.vertices(),
@@ -85,21 +85,21 @@ def test_a_held_run_changes_nothing_and_publishes_the_same(
     """On real tables, through a compaction; what was there before, and what a run publishes that is not held, is played
     without Spark."""
     home, ledger = held_correction.copy(tmp_path / "home")
-    tables, (run,), before = Warehouse(spark, home), ledger.runs.list_held(), seen(home, ledger)
+    tables, (run,), before = Warehouse(spark, home), ledger.runs.list_held(), seen(ledger)
     with run_without_spark():
         other = land_correction(tmp_path / "other")
-        assert say_alike(seen(*other)) == say_alike(before)
+        assert say_alike(seen(other[1])) == say_alike(before)
         home_helpers.run(other[1], [0, 1])
-        theirs = seen(*other)
+        theirs = seen(other[1])
     assert (run.state, run.owner, run.parent) == (RunState.HELD, None, 1)
     assert branches(tables) == {branch_of(run.run_id)}
     with pytest.raises(RunFailed, match="needs an approval before it is published: it was begun with --hold"):
         runner.execute_stage(ledger, run.run_id, "publish")  # as a task of Airflow would
     compact(ledger, spark, grace=0)
     assert branches(tables) == {branch_of(run.run_id)}
-    assert {**seen(home, ledger), "row": before["row"]} == before
+    assert {**seen(ledger), "row": before["row"]} == before
     publish(ledger, ledger.runs.get(run.run_id))
-    assert say_alike(seen(home, ledger)) == say_alike(theirs)
+    assert say_alike(seen(ledger)) == say_alike(theirs)
     assert branches(tables) == set() and ledger.runs.list_held() == []
     assert epoch_document(ledger, 1)["approval"]["because"] == "as expected"
 
@@ -189,7 +189,7 @@ def test_stopped_while_it_publishes(
 ) -> None:
     """A held run whose publication is stopped stays held, and the same command works afterwards."""
     home, ledger = land_correction(tmp_path / "home")
-    run, before = home_helpers.hold(ledger, [0, 1]), seen(home, ledger)
+    run, before = home_helpers.hold(ledger, [0, 1]), seen(ledger)
 
     def stopped(_: Any) -> None:
         raise Interrupted("SIGTERM")
@@ -199,7 +199,7 @@ def test_stopped_while_it_publishes(
             patch.setattr(publish_stage, "publish", stopped)
             with pytest.raises(Interrupted):
                 publish(ledger, held_run)
-        assert (ledger.runs.get(held_run.run_id).state, seen(home, ledger)) == (RunState.HELD, before)
+        assert (ledger.runs.get(held_run.run_id).state, seen(ledger)) == (RunState.HELD, before)
 
     stop_publishing(run)
     # another process holds its lease: neither decision is taken

@@ -99,13 +99,13 @@ def test_where_the_engines_disagree_what_was_found_counts(
     assert "3 epoch(s) audited at revision 2: all equal" in capsys.readouterr().out
     passed = audit_small(published[1])
     monkeypatch.setattr(audit, "audit_published", lambda *_, **__: passed)
-    monkeypatch.setattr(audit_engine, "_read_tables", lambda *_: empty_tables(*published))
+    monkeypatch.setattr(audit_engine, "_read_tables", lambda *_: empty_tables(published[1]))
     with pytest.raises(SystemExit) as ended:
         cli.main(line)
     assert ended.value.code == 1
     assert "differ from the recomputation" in capsys.readouterr().err
 
 
-def empty_tables(home: Home, ledger: Ledger) -> dict[str, pa.Table]:
-    tables = DuckTables(home)
+def empty_tables(ledger: Ledger) -> dict[str, pa.Table]:
+    tables = DuckTables(ledger.home)
     return {name: tables.to_arrow(tables.empty_rows(name)) for name in ledger.revisions.get().snapshots}

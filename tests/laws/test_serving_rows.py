@@ -89,13 +89,13 @@ def draw_history(rng: random.Random, home: Home) -> History:
 @pytest.mark.parametrize("name", SOME_CASES)
 def test_the_rows_of_a_history_are_recomputed_ones(spark: SparkSession, tmp_path: Path, name: str) -> None:
     toml, *rule = CASES[name]
-    home, _ = home_helpers.make(tmp_path / "home", ALL + toml)
+    home, ledger = home_helpers.make(tmp_path / "home", ALL + toml)
     history = draw_history(random.Random(seeds.one()), home)
     read, row = reader(spark, home, collections(home, history, *rule)), SimpleNamespace(frontier=max(history))
     assert_vertex_history(
-        home, rows_of(serving_tables.serving_rows("vertex_history", read, home, None, row)), history, *rule
+        home, rows_of(serving_tables.serving_rows("vertex_history", read, ledger, row)), history, *rule
     )
-    assert_edge_now(home, rows_of(serving_tables.serving_rows("edge_now", read, home, None, row)), history, *rule)
+    assert_edge_now(home, rows_of(serving_tables.serving_rows("edge_now", read, ledger, row)), history, *rule)
 
 
 @pytest.mark.law(4)
