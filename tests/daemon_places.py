@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from altneu.pipeline.local.daemon import DaemonStatus, read_status
+from altneu.pipeline.storage.daemon_client import DaemonStatus, read_status
 from tests.report.seed import DAY, Seed
 
 REPO = Path(__file__).resolve().parents[1]

@@ -10,6 +10,7 @@ Spark and the suites are imported only when a command needs them. There is one m
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from typing import NoReturn
 
@@ -22,7 +23,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     Without arguments they are those of the process, and the daemon of the home may execute the command.
     """
     # Objects of a command last as long as it does: searching them for cycles took a tenth of those of a long history.
-    gc.set_threshold(100_000)
+    gc.set_threshold(200_000)
+    # Without this, pydantic reads the entry points of all packages to look for plugins, in each process.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     if arguments is None:
         daemon_request.execute_by_daemon(sys.argv[1:])
     from .command_line import run

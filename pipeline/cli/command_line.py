@@ -31,7 +31,6 @@ app.registered_commands.sort(key=lambda command: _MODULES.index(command.callback
 
 def run(arguments: list[str] | None = None) -> NoReturn:
     """Run `altneu` with these arguments (default: the process's); exit with its code."""
-    gc.set_threshold(50_000)  # imports make many objects that stay: to scan them took a tenth of the start
     atexit.register(_skip_final_collection)
     make_streams_printable()
     with interrupt.handle_signals():

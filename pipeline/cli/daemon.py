@@ -62,7 +62,7 @@ def status(format: Annotated[Document, typer.Option(help="The output format.")] 
 
 
 def _print_status(format: Document) -> None:
-    from ..local.daemon import format_status, read_status
+    from ..storage.daemon_client import format_status, read_status
 
     daemon_status = read_status(setting.home)
     if format is Document.json:

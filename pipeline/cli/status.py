@@ -42,9 +42,9 @@ def status(
     months in which all is well are one line each; `--all` lists every epoch.
     """
     from ..landing.epoch_states import REMEDY, list_epoch_rows
-    from ..local import daemon
     from ..run import approval
     from ..state import fingerprint_sums
+    from ..storage import daemon_client
 
     if all_ and (since or last or failed):
         raise UsageError("--all cannot be combined with --since, --last or --failed.", "altneu status --all")
@@ -56,7 +56,7 @@ def status(
     readable = ledger.revisions.list_readable()
     waiting = [approval.describe_held_run(ledger, run) for run in ledger.runs.list_held()]
     holes = _holes(home, [row["epoch"] for row in rows])
-    daemon_status = daemon.read_status(home.path)
+    daemon_status = daemon_client.read_status(home.path)
     if format is Document.json:
         document = {
             "revision": parent.revision,
@@ -87,7 +87,7 @@ def status(
         if files > MANY_FILES:
             out.print("[yellow]many small files slow every read down[/]; next: altneu compact", markup=True)
     if daemon_status is not None:
-        out.print(f"daemon: {'; '.join(daemon.format_status(daemon_status)[:2])}", markup=False)
+        out.print(f"daemon: {'; '.join(daemon_client.format_status(daemon_status)[:2])}", markup=False)
     for held in waiting:
         out.print(_format_held_run(held), markup=False)
         out.print(f"  next: {held['next']}", markup=False)

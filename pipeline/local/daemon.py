@@ -37,7 +37,7 @@ from ..home import memory_budget
 from ..home.home import Home
 from ..state import home_identity
 from ..storage import daemon_client
-from ..storage.daemon_client import FOLDER, Connection, Message, NoDaemon
+from ..storage.daemon_client import FOLDER, Connection, DaemonStatus, Message, NoDaemon, read_status
 
 LOCK, LOG = "lock", "log"  # files in the folder of the daemon
 START_SECONDS = 300.0  # on a busy machine the JVM takes minutes
@@ -47,44 +47,6 @@ LONGEST_LOG = 1 << 20  # bytes with which a log is begun anew
 TICK = 2.0  # seconds between two looks at the clock, the home and its disk
 LEAST_DISK = 50 * 2**20  # free bytes with which a daemon goes on
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclass(frozen=True)
-class DaemonStatus:
-    """What a daemon says about itself: see `altneu daemon status`."""
-
-    pid: int
-    seconds: float
-    socket: str
-    heap_mb: int
-    max_rows: int  # a command for more rows starts a Spark of its own
-    idle_seconds: float
-    idle_minutes: float | None  # None: it does not end by itself
-    commands: int  # that have used the JVM
-    working: str  # for whom the JVM works; empty: for nobody
-    memory_mb: dict[str, int]
-    is_ready: bool
-
-
-def read_status(home: Path) -> DaemonStatus | None:
-    """Ask the daemon of a home how it is, or return None where there is none."""
-    try:
-        connection, answer = daemon_client.ask(home.resolve(), {"do": "status"})
-    except NoDaemon:
-        return None
-    connection.close()
-    return DaemonStatus(**answer)
-
-
-def format_status(status: DaemonStatus) -> list[str]:
-    """Describe a daemon in lines: what it is, what it does, and what it takes."""
-    ends = "" if status.idle_minutes is None else f", and ends after {status.idle_minutes:g} min"
-    memory = ", ".join(f"{name} {size:,} MB" for name, size in status.memory_mb.items())
-    return [
-        f"process {status.pid}, since {status.seconds / 60:,.0f} min; its Spark was used {status.commands:,} time(s)",
-        f"works for {status.working}" if status.working else f"idle since {status.idle_seconds / 60:,.0f} min{ends}",
-        f"memory: {memory}; its heap of {status.heap_mb:,} MB is for up to {status.max_rows:,} rows",
-    ]
 
 
 def start_daemon(home: Home, say: Callable[[str], None]) -> None:

@@ -220,7 +220,7 @@ def _check_task_size(home: Path) -> Check:
 def _check_daemon(home: Path) -> Iterator[Check]:
     """Say how the daemon of the home is; without a home that can be read there is none."""
     from ..home.home import Home
-    from .daemon import format_status, read_status
+    from ..storage.daemon_client import format_status, read_status
 
     with contextlib.suppress(AltneuError):
         use = Home.open(home).config.spark.daemon

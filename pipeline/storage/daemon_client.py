@@ -86,6 +86,23 @@ class NoDaemon(Exception):
         self.reason = why
 
 
+@dataclass(frozen=True)
+class DaemonStatus:
+    """What a daemon says about itself: see `altneu daemon status`."""
+
+    pid: int
+    seconds: float
+    socket: str
+    heap_mb: int
+    max_rows: int  # a command for more rows starts a Spark of its own
+    idle_seconds: float
+    idle_minutes: float | None  # None: it does not end by itself
+    commands: int  # that have used the JVM
+    working: str  # for whom the JVM works; empty: for nobody
+    memory_mb: dict[str, int]
+    is_ready: bool
+
+
 def socket_paths(home: Path) -> list[Path]:
     """Return where the daemon of a home may listen: in the home, or else in the runtime folder of the user."""
     inside = home / FOLDER / SOCKET
@@ -182,6 +199,27 @@ def ask(home: Path, request: Message, descriptors: Sequence[int] = ()) -> tuple[
         raise NoDaemon(answer["refused"] if answer else "the daemon of this home does not answer")
     connection.stream.settimeout(None)
     return connection, answer
+
+
+def read_status(home: Path) -> DaemonStatus | None:
+    """Ask the daemon of a home how it is, or return None where there is none."""
+    try:
+        connection, answer = ask(home.resolve(), {"do": "status"})
+    except NoDaemon:
+        return None
+    connection.close()
+    return DaemonStatus(**answer)
+
+
+def format_status(status: DaemonStatus) -> list[str]:
+    """Describe a daemon in lines: what it is, what it does, and what it takes."""
+    ends = "" if status.idle_minutes is None else f", and ends after {status.idle_minutes:g} min"
+    memory = ", ".join(f"{name} {size:,} MB" for name, size in status.memory_mb.items())
+    return [
+        f"process {status.pid}, since {status.seconds / 60:,.0f} min; its Spark was used {status.commands:,} time(s)",
+        f"works for {status.working}" if status.working else f"idle since {status.idle_seconds / 60:,.0f} min{ends}",
+        f"memory: {memory}; its heap of {status.heap_mb:,} MB is for up to {status.max_rows:,} rows",
+    ]
 
 
 def read_needs(home: Path) -> dict[str, str]:

@@ -17,10 +17,9 @@ import pytest
 
 from altneu.pipeline.home import memory_budget
 from altneu.pipeline.home.home import Home
-from altneu.pipeline.local.daemon import read_status
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage import shared_jvm
-from altneu.pipeline.storage.daemon_client import NoDaemon, caller
+from altneu.pipeline.storage.daemon_client import NoDaemon, caller, read_status
 from tests import home_helpers
 from tests.daemon_places import Place, await_truth
 from tests.session import TINY
