@@ -370,7 +370,7 @@ def translate_condition_errors(where: str | None) -> Iterator[None]:
 
 def _error_line(error: Exception) -> str:
     line = str(error).strip().splitlines()[0]
-    return re.sub(r"^\[[\w.]+\] ", "", line).split(" SQLSTATE")[0].rstrip(". ")
+    return re.sub(r"^\[[\w.]+\] ", "", line).split(" SQLSTATE")[0].split(" If necessary set ")[0].rstrip(". ")
 
 
 def _select_matching(answer: Answer, where: str, engines: Engines) -> list[Row]:

@@ -552,6 +552,20 @@ def test_wrong_use_of_real_tables(altneu: Altneu, tmp_path: Path, spark: SparkSe
 
 
 @pytest.mark.slow
+def test_an_error_of_a_condition_is_one_line(tmp_path: Path, numbers: History) -> None:
+    home, _ = numbers.copy(tmp_path / "home")
+    line = [sys.executable, "-m", "altneu.pipeline.cli", "--home", str(home.path), "show", "edges"]
+    line += ["--engine", "spark", "--where", "trussness / (src - src) > 1"]
+    found = subprocess.run(
+        line, env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}, capture_output=True, text=True
+    )
+    assert (found.returncode, found.stdout) == (2, "")
+    assert "java" not in found.stderr and "ERROR" not in found.stderr
+    assert found.stderr.splitlines()[-1].endswith(
+        "Division by zero. Use `try_divide` to tolerate divisor being 0 and return NULL instead."
+    )
+
+
 def test_wrong_use_and_small_questions(altneu: Altneu, tmp_path: Path, spark: SparkSession) -> None:
     """All of that in one home of a real run, whose checks are read by Spark, too."""
     home = land_two(tmp_path / "home")
