@@ -277,7 +277,7 @@ def failed(ledger: Ledger) -> None:
     ledger.runs.finish("run_1", "failed", "no room")
 
 
-LATE: dict[str, tuple[Callable[[Home, Ledger], None] | None, dict[str, Any], str | None]] = {
+LATE: dict[str, tuple[Callable[[Ledger], None] | None, dict[str, Any], str | None]] = {
     "it is not landed": (None, {}, "epoch=2004-04-17 does not exist"),
     "its folder is no batch": (incomplete, {}, "write _SUCCESS"),
     "it is landed and not run": (landed, {}, "it is landed, and its run has not ended"),

@@ -66,8 +66,8 @@ def test_a_backfill_is_one_pass_without_the_broken_epoch(
 
         poisoned.unlink()
         revision = ledger.revisions.get().revision
-        equal_to_one_pass(spark, home, ledger, tmp_path / "once", [epoch for epoch in epochs if epoch != bad])
+        equal_to_one_pass(spark, ledger, tmp_path / "once", [epoch for epoch in epochs if epoch != bad])
         airflow.call(f"/api/v2/dags/{DAG}/dagRuns/{run}/clear", {"dry_run": False})
         airflow.until(lambda: bad in ledger.outputs.published_batches(), PATIENCE, "the corrected epoch")
         assert ledger.revisions.get().revision == revision + 1
-    equal_to_one_pass(spark, home, ledger, tmp_path / "all", epochs)
+    equal_to_one_pass(spark, ledger, tmp_path / "all", epochs)

@@ -11,7 +11,6 @@ import os
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -19,10 +18,10 @@ from pyspark.sql import SparkSession
 from altneu.pipeline.checking import audit
 from altneu.pipeline.home.home import Home
 from altneu.pipeline.local.demo import land_messages, with_daily_epochs
-from altneu.pipeline.reading import views
 from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.storage.warehouse import Warehouse
 from tests import home_helpers
+from tests.e2e.test_crash import totals
 
 from .real import Airflow, backfill
 
@@ -48,12 +47,7 @@ def equal_to_one_pass(spark: SparkSession, ledger: Ledger, folder: Path, epochs:
     shutil.copytree(home.landing, once.landing, dirs_exist_ok=True)
     home_helpers.run(once_ledger, epochs)
 
-    def totals(of: Home, at: Ledger) -> list[dict[str, Any]]:
-        return [
-            {k: v for k, v in row.items() if k != "revision"} for row in views.select_totals(of, at, all_epochs=True)
-        ]
-
-    assert totals(ledger) == totals(once, once_ledger)
+    assert totals(ledger) == totals(once_ledger)
     results = audit.audit_published(Warehouse(spark, home), ledger.revisions.get(), epochs, lambda text: None)
     assert len({result["epoch"] for result in results}) == len(epochs)
     assert [result["name"] for result in results if not result["passed"]] == []

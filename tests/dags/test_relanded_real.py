@@ -39,4 +39,4 @@ def test_what_lands_again_is_published_without_a_person(spark: SparkSession, tmp
         airflow.until(lambda: {run["state"] for run in airflow.healthy(DAG)} == {"success"}, PATIENCE, "it has ended")
         assert len(airflow.runs(DAG)) == 2
     assert sorted(ledger.outputs.published_batches()) == [first, first + 1]
-    equal_to_one_pass(spark, home, ledger, tmp_path / "once", [first, first + 1])
+    equal_to_one_pass(spark, ledger, tmp_path / "once", [first, first + 1])

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from altneu.pipeline.errors import CheckFailed, RunFailed, UsageError
+from altneu.pipeline.home.home import Home
 from altneu.pipeline.reading import views
 from altneu.pipeline.reading.graph import Graph
 from altneu.pipeline.report import epoch_document, write_vertex
@@ -26,7 +27,7 @@ from tests.report.test_statements import history
 TRIANGLE = [(1, 2), (2, 3), (1, 3)]
 
 
-def land(home: home_helpers.Home, epoch: int, edges: list[tuple[int, int]]) -> None:
+def land(home: Home, epoch: int, edges: list[tuple[int, int]]) -> None:
     home_helpers.put(home, epoch, [(a, b, None, "upsert", 0) for a, b in edges])
 
 
@@ -126,7 +127,7 @@ def rows_of(ledger: Ledger, revision: int) -> dict[str, Any]:
     return describe_rows(ledger, ledger.revisions.get(revision), 3, [1, 2, 3], "")
 
 
-def same_as_read(home: home_helpers.Home, found: dict[str, Any], revision: int) -> None:
+def same_as_read(home: Home, found: dict[str, Any], revision: int) -> None:
     graph = Graph(home.path, engine="duckdb").arrow
     expected = {
         "vertices": graph.vertices(as_of="3", revision=revision),

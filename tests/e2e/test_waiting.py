@@ -10,15 +10,15 @@ import sqlalchemy as sa
 
 from altneu.pipeline.errors import describe_error
 from altneu.pipeline.state import database
-from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.state.schema import digests
+from tests import home_helpers
 
 ROW = {"path": "a.csv", "stamp": "1", "digest": "d"}
 
 
 def test_waiting_for_a_row_is_told(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "SECONDS_UNTIL_MESSAGE", 0.05)
-    ledger = Ledger(postgres)
+    ledger = home_helpers.open_database(postgres)
     other = sa.create_engine(postgres, poolclass=sa.NullPool)
     told: list[str] = []
     heard = threading.Event()
@@ -46,7 +46,7 @@ def test_waiting_for_a_row_is_told(postgres: str, monkeypatch: pytest.MonkeyPatc
 
 def test_waiting_for_a_row_ends(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "PATIENCE", 0.2)
-    ledger = Ledger(postgres)
+    ledger = home_helpers.open_database(postgres)
     other = sa.create_engine(postgres, poolclass=sa.NullPool)
     with other.connect() as connection:
         connection.execute(digests.insert().values(ROW))
@@ -61,7 +61,7 @@ def test_waiting_for_a_row_ends(postgres: str, monkeypatch: pytest.MonkeyPatch) 
 def test_connections_end_with_their_ledgers(postgres: str) -> None:
     name = sa.make_url(postgres).database
     query = sa.text("SELECT count(*) FROM pg_stat_activity WHERE datname = :name AND pid <> pg_backend_pid()")
-    ledgers = [Ledger(postgres) for _ in range(20)]
+    ledgers = [home_helpers.open_database(postgres) for _ in range(20)]
     assert all(ledger.revisions.get().revision == 0 for ledger in ledgers)
     watcher = sa.create_engine(postgres, poolclass=sa.NullPool)
 

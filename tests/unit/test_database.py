@@ -17,7 +17,6 @@ import sqlalchemy as sa
 from altneu.pipeline import cli
 from altneu.pipeline.interrupt import Interrupted
 from altneu.pipeline.state import database
-from altneu.pipeline.state.ledger import Ledger
 from altneu.pipeline.tasks import dag_epochs
 from tests import home_helpers
 
@@ -185,7 +184,7 @@ def test_a_lost_database_file_is_no_lock(tmp_path: Path) -> None:
 
 def test_a_restart_of_the_server_between_two_questions_is_not_noticed(postgres: str) -> None:
     """A process that lives long, such as that of Airflow's page, has kept a connection that is gone since."""
-    ledger = Ledger(postgres)
+    ledger = home_helpers.open_database(postgres)
     assert ledger.revisions.get().revision == 0
     others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
     others += "AND pid <> pg_backend_pid()"
