@@ -152,7 +152,7 @@ def crash(spark: SparkSession, folder: Path, kills: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(6))
 def test_kills_at_random_moments(spark: SparkSession, tmp_path: Path, part: int) -> None:
     crash(spark, tmp_path, int(os.environ.get("ALTNEU_KILLS", "20")))
 

@@ -192,7 +192,7 @@ def test_a_history_with_people(spark: SparkSession, tmp_path: Path, unaudited: N
 
 @pytest.mark.slow
 @pytest.mark.law(3, 4)
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(10))
 def test_many_histories_of_twelve_queries(spark: SparkSession, tmp_path: Path, seed: int, unaudited: None) -> None:
     history = History(tmp_path / "home", seed, tuple(QUERIES))
     for count in (EPOCHS - 1, 2, 2):

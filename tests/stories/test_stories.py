@@ -305,7 +305,7 @@ def test_short_stories(spark: SparkSession, unaudited: None) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(25))
+@pytest.mark.parametrize("part", range(12))
 def test_long_stories(spark: SparkSession, part: int) -> None:
     """Each part tells its own, by a seed that is drawn for it."""
     tell(spark, asked("ALTNEU_STORIES", 4), asked("ALTNEU_STEPS", 12))
