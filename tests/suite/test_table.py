@@ -47,7 +47,7 @@ def test_none_is_without_a_test(tables: Tables, kind: str) -> None:
 
 SOURCE = """
 import pytest
-from tests.x import other
+from tests.seeds import one
 
 WRONG = ["rollback 1", "nothing else"]
 
