@@ -162,6 +162,20 @@ def test_an_epoch_without_a_batch_is_proved_too(spark: SparkSession, tmp_path: P
     runner.execute_stage(ledger, run_id, "audit")
 
 
+@pytest.mark.parametrize("toml", ["", pytest.param("[edges]\nlive_for = 2\n", marks=pytest.mark.slow)])
+def test_a_correction_without_effect_is_published_beside_a_new_epoch(
+    spark: SparkSession, tmp_path: Path, toml: str
+) -> None:
+    """The graph is another one at the epoch of the correction than at the last one before the new epoch."""
+    home, ledger = home_helpers.make(tmp_path / "home", toml)
+    for epoch in range(3):
+        home_helpers.put(home, epoch, [(epoch, epoch + 1, None, "upsert", 0)])
+    home_helpers.run(ledger, range(3))
+    home_helpers.put(home, 1, [(1, 2, None, "upsert", 0), (5, 5, None, "upsert", 0)])
+    home_helpers.put(home, 3, [(7, 8, None, "upsert", 0)])
+    assert home_helpers.run(ledger, [1, 3]) is not None
+
+
 @pytest.mark.slow
 def test_a_home_without_fingerprints_is_proved_from_its_next_change_on(spark: SparkSession, tmp_path: Path) -> None:
     """As an earlier version has left it: nothing wrong is said of it, and nothing is claimed that was not looked at."""

@@ -200,6 +200,27 @@ def test_a_proof_speaks_of_every_batch_that_the_run_may_have_changed(monkeypatch
     assert staged == [("mine", stored.change)]
 
 
+def test_before_what_is_replayed_nothing_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A corrected batch changes nothing at its epoch, and a later one does."""
+    stored = Stored()
+    stored.before = {table: {1: print_of(3) + each, BASE: -print_of(3)} for table, each in prints_of(1).items()}
+    run = stored.run()
+    run.epochs = [1, FRONTIER]
+    found = prove(monkeypatch, stored, run)
+    assert found == proof_verification.ProofResult([1, FRONTIER], [], None, 5)
+    stored.totals += [("triangles", 0, 1, 2, 4), ("triangles", 0, BASE, 2, -4)]  # of this run
+    for epoch, number in ((1, 7), (BASE, -7)):
+        change_by(stored, "degrees", epoch, number)
+    run = stored.run()
+    run.epochs, run.ledger.outputs.total_diffs = [1, FRONTIER], lambda revision, first: total_diffs(TRIANGLE, 1)
+    found = prove(monkeypatch, stored, run)
+    assert found is not None
+    assert [(row["epoch"], row["what"], row["a"]) for row in found.rows] == [
+        (1, "stored", "the rows of degrees"),
+        (1, "totals", "triangles"),
+    ]
+
+
 def test_what_expires_after_the_newest_epoch_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a window everything ends, so that a wrong row of an epoch to come shows at once."""
     stored, tables = Stored(), ("degrees", "triangle_counts", "motif_counts")

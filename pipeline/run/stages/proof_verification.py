@@ -116,6 +116,8 @@ def verify_proof(run: RunContext, audit: AuditChoice, held: HeldRows | None = No
         rows += _unproved_edges(proof, first, epochs[-1])
         after = {table: add_fingerprints(before.get(table, {}), change.get(table, {})) for table in COLLECTIONS}
         rows += _compare_stored(run, proof, facts.first_epoch, before, after, first, epochs)
+        if is_known(before):
+            rows += _changes_before(run, facts.first_epoch, change, epochs)
     rows += _lasting_rows(run, before, change)
     times = Counter((row["epoch"], row["what"]) for row in rows)
     rows = [{**row, "count": max(row["count"], times[row["epoch"], row["what"]])} for row in rows]
@@ -216,13 +218,13 @@ def _compare_stored(
 ) -> list[dict[str, Any]]:
     """Return where tables or totals differ from what was proved.
 
-    They are compared at the state on which the first step builds, at every epoch of the proof, and wherever something
-    changes between them, for example where edges expire and nothing lands.
+    They are compared at the state on which the first step builds, at every later epoch of the proof, and wherever
+    something changes between them, for example where edges expire and nothing lands.
     """
     assert replayed is not None, "a proof exists only where epochs were replayed"
     base = replayed - 1
     changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
-    looked_at = sorted({base, *epochs, *(epoch for epoch in changes if base < epoch <= run.frontier)})
+    looked_at = sorted({base, *(epoch for epoch in {*epochs, *changes} if base < epoch <= run.frontier)})
     shown = totals_at(sum_totals(run.total_diffs(looked_at[0]), run.frontier), looked_at)
     held = {table: RunningFingerprint(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
@@ -248,11 +250,44 @@ def _compare_stored(
     return rows
 
 
+def _changes_before(
+    run: RunContext, replayed: int | None, change: Mapping[str, ByEpoch], epochs: list[int]
+) -> list[dict[str, Any]]:
+    """Return where tables or totals change before the replayed epochs.
+
+    Nothing may: at the epochs of batches that the run has taken up and that change nothing, the parent's state stays.
+    """
+    earlier = [epoch for epoch in epochs if replayed is not None and epoch < replayed - 1]
+    if not earlier:
+        return []
+    running = {table: RunningFingerprint(change[table]) for table in COLLECTIONS}
+    shown = totals_at(sum_totals(run.total_diffs(earlier[0]), run.frontier), earlier)
+    counts = _published_counts(run, earlier)
+    rows = []
+    for epoch in earlier:
+        rows += [
+            make_difference(epoch, "stored", f"the rows of {table}", None, None)
+            for table in COLLECTIONS
+            if running[table].advance_to(epoch)
+        ]
+        rows += [
+            make_difference(epoch, "totals", name, *pair) for name, pair in _unequal_totals(shown[epoch], counts[epoch])
+        ]
+    return rows
+
+
 def published_counts(run: RunContext, epoch: int) -> GraphCounts:
     """Return the counts of the published graph at an epoch."""
-    diffs = run.ledger.outputs.total_diffs(run.parent.revision, epoch)
-    known = totals_at(sum_totals(diffs, run.frontier), [epoch])[epoch]
-    return GraphCounts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
+    return _published_counts(run, [epoch])[epoch]
+
+
+def _published_counts(run: RunContext, epochs: list[int]) -> dict[int, GraphCounts]:
+    """Return the counts of the published graph at some epochs, which are in order."""
+    diffs = run.ledger.outputs.total_diffs(run.parent.revision, epochs[0])
+    return {
+        epoch: GraphCounts(known["edges"], known["vertices"], known["wedges"], known["triangles"], known["trusses"])
+        for epoch, known in totals_at(sum_totals(diffs, run.frontier), epochs).items()
+    }
 
 
 def _unequal_totals(shown: Mapping[str, Any], counts: GraphCounts) -> Iterable[tuple[str, tuple[int, int]]]:
