@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from altneu.algorithms.graph.proof_records import COLLECTIONS, Proof, UnprovedEdge
 from altneu.pipeline.errors import CheckFailed
+from altneu.pipeline.maintenance.compact import compact
 from altneu.pipeline.run import planning, runner
 from altneu.pipeline.state import schema as books
 from altneu.pipeline.state.epoch_status import AuditVerdict, list_epoch_statuses
@@ -238,3 +239,16 @@ def test_damage_elsewhere_is_found_by_the_parts(spark: SparkSession, tmp_path: P
             assert "triangle counts of vertices equal a full recomputation" in names, "the rows are shown as well"
             return
     assert mode == "local", "within as many runs as there are parts"
+
+
+@pytest.mark.parametrize("window", ["", pytest.param("live_for = 1", marks=pytest.mark.slow)])
+def test_the_oldest_epoch_that_is_kept_can_be_corrected(spark: SparkSession, tmp_path: Path, window: str) -> None:
+    """A compaction has folded what is before it: the tables have no state there, and the totals are kept."""
+    home, ledger = home_helpers.make(tmp_path / "home", f"[retention]\nepochs = 2\n[edges]\n{window}\n")
+    for epoch in range(3):
+        home_helpers.put(home, epoch, [(epoch, epoch + 1, None, "upsert", 0), (9, epoch, None, "upsert", 0)])
+    home_helpers.run(ledger, range(3))
+    compact(ledger, spark, grace=0)
+    assert ledger.revisions.get().since == 1
+    home_helpers.put(home, 1, [(1, 4, None, "upsert", 0)])
+    assert home_helpers.run(ledger, [1]) is not None

@@ -219,16 +219,22 @@ def _compare_stored(
     """Return where tables or totals differ from what was proved.
 
     They are compared at the state on which the first step builds, at every later epoch of the proof, and wherever
-    something changes between them, for example where edges expire and nothing lands.
+    something changes between them, for example where edges expire and nothing lands. Before the epoch to which a
+    compaction has folded history, the tables have no state: the proof begins with nothing there.
     """
     assert replayed is not None, "a proof exists only where epochs were replayed"
     base = replayed - 1
+    since = _folded_since(run)
+    has_base = since is None or base >= since
     changes = {step.epoch for step in proof.steps}.union(*(after[table] for table in COLLECTIONS))
-    looked_at = sorted({base, *(epoch for epoch in {*epochs, *changes} if base < epoch <= run.frontier)})
+    later = {epoch for epoch in {*epochs, *changes} if base < epoch <= run.frontier}
+    looked_at = sorted({base, *later} if has_base else later)
     shown = totals_at(sum_totals(run.total_diffs(looked_at[0]), run.frontier), looked_at)
     held = {table: RunningFingerprint(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
-    if not right:  # trussness maintained by region: the runs before have proved this state
+    if not right and not has_base:
+        right, counts = dict.fromkeys(COLLECTIONS, Fingerprint()), GraphCounts()
+    elif not right:  # trussness maintained by region: the runs before have proved this state
         right = {table: RunningFingerprint(before[table]).advance_to(base) for table in COLLECTIONS}
         counts = published_counts(run, base)
     step = next(steps)
