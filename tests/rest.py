@@ -21,9 +21,9 @@ import pytest
 from altneu.pipeline.storage.session import ASSETS
 from tests import tools
 from tests.proxy import Proxy, free_port
+from tests.tools import ICEBERG, REST_JARS
 
-ICEBERG, JETTY = "1.12.0", "12.1.5"
-JARS = ASSETS / f"rest-catalog-{ICEBERG}"
+JETTY = "12.1.5"
 WANTED = [  # group, artifact, version, classifier
     ("org.apache.iceberg", "iceberg-core", ICEBERG, None),
     ("org.apache.iceberg", "iceberg-core", ICEBERG, "tests"),
@@ -38,7 +38,7 @@ WANTED = [  # group, artifact, version, classifier
 
 def _resolved() -> Path:
     tools.require("rest")
-    if not JARS.exists():
+    if not REST_JARS.exists():
         named = "".join(
             f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
             + (f"<classifier>{classifier}</classifier>" if classifier else "")
@@ -55,8 +55,8 @@ def _resolved() -> Path:
             if done.returncode:
                 tools.skip_without("rest", f"Maven cannot resolve its jars: {done.stdout[:300]}")
             with contextlib.suppress(OSError):  # another process was first
-                shutil.move(str(Path(folder, "jars")), JARS)
-    return JARS
+                shutil.move(str(Path(folder, "jars")), REST_JARS)
+    return REST_JARS
 
 
 @pytest.fixture(scope="session")

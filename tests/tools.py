@@ -25,6 +25,8 @@ import pytest
 from altneu.pipeline.storage.session import ASSETS
 
 REPO = Path(__file__).resolve().parents[1]
+ICEBERG = "1.12.0"  # the version of the REST catalog's jars
+REST_JARS = ASSETS / f"rest-catalog-{ICEBERG}"
 HIDDEN = "ALTNEU_TESTS_WITHOUT"
 GRAPHS = "ALTNEU_TEST_DATA"
 POSTGRESQL = Path("/usr/lib/postgresql")  # where Debian has its programs, which are not on the PATH
@@ -78,8 +80,7 @@ def find_s3_library() -> str | None:
 
 def find_rest_catalog() -> str | None:
     """Return the folder of its jars, or the program that resolves them."""
-    jars = ASSETS / "rest-catalog"
-    return str(jars) if jars.exists() else shutil.which("mvn")
+    return str(REST_JARS) if REST_JARS.exists() else shutil.which("mvn")
 
 
 def find_package(name: str) -> str | None:

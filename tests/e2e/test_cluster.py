@@ -272,7 +272,12 @@ def test_all_executors_are_lost_between_two_rounds(tmp_path: Path) -> None:
         near, _ = home_helpers.make(tmp_path / "near")
         for home in (far, near):
             home_helpers.put(home, 0, rows)
-        output, told, lost = losing_executors(cluster, far, "0", r"truss: epoch 0: round (\d+): .* of [\d,]+$")
+        output, told, lost = losing_executors(
+            cluster,
+            far,
+            "0",
+            r"truss: epoch 0: round (\d+): looked at [\d,]+ edges, sent [\d,]+ messages to \d+ parts$",
+        )
         assert "Lost executor" in output and "TransportClient" not in output, "it is said, and once"
         assert lost == 2 and len(told) > 2
         finished(near, "run", "0")
