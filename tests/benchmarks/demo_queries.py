@@ -66,8 +66,8 @@ def run_all(ledger: Ledger, java: psutil.Process) -> tuple[float, float, dict[st
 
 def measure_home(path: Path, java: psutil.Process, *, with_queries: bool) -> dict[str, Any]:
     """Load the demo's messages, and correct a day in the middle."""
-    home, ledger = home_helpers.make(path)
-    home = demo.with_daily_epochs(home)
+    home = demo.with_daily_epochs(home_helpers.make(path)[0])
+    ledger = Ledger(home)
     epochs = demo.land_messages(home).epochs
     for name, text in QUERIES.items() if with_queries else ():
         (home.path / "queries").mkdir(exist_ok=True)

@@ -42,8 +42,8 @@ def college(path: Path, days: int, toml: str = "") -> tuple[Home, Ledger, list[i
 def equal_to_one_pass(spark: SparkSession, ledger: Ledger, folder: Path, epochs: list[int]) -> None:
     """The published totals and states equal those of one pass over the same landing, and the full recomputation."""
     home = ledger.home
-    once, once_ledger = home_helpers.make(folder)
-    once = with_daily_epochs(once)
+    once = with_daily_epochs(home_helpers.make(folder)[0])
+    once_ledger = Ledger(once)
     shutil.copytree(home.landing, once.landing, dirs_exist_ok=True)
     home_helpers.run(once_ledger, epochs)
 

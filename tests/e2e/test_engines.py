@@ -74,7 +74,8 @@ def clique(*vertices: int | str, w: int = 1, also: str = "on") -> str:
 HEAD = "src,dst,w,my col,x,ok,op\n"
 
 
-def told(ledger: Ledger, spark: SparkSession, engine: Engine, question: Question) -> Any:
+def answer_question(ledger: Ledger, spark: SparkSession, engine: Engine, question: Question) -> Any:
+    """Return what an engine answers, or the error that it raises."""
     graph = Graph.for_ledger(ledger, lambda: spark, engine)
     try:
         answer = graph.ask(question)
@@ -95,7 +96,7 @@ def explained(ledger: Ledger, spark: SparkSession, engine: Engine, *asked: Any, 
 def compare(ledger: Ledger, spark: SparkSession, questions: Iterator[Question]) -> list[Any]:
     found = []
     for question in questions:
-        mine, sparks = (told(ledger, spark, engine, question) for engine in (Engine.duckdb, Engine.spark))
+        mine, sparks = (answer_question(ledger, spark, engine, question) for engine in (Engine.duckdb, Engine.spark))
         assert mine == sparks, question
         found.append(mine)
     return found

@@ -49,8 +49,8 @@ def made(path: Path) -> tuple[Home, Ledger, int]:
     return home, ledger, first
 
 
-def stored(runs: LedgerOnly, ledger: Ledger) -> dict[str, Any]:
-    """Every diff of every table with its epoch and revision, the totals' diffs, and the batches."""
+def read_stored_state(runs: LedgerOnly, ledger: Ledger) -> dict[str, Any]:
+    """Return every diff of every table with its epoch and revision, the totals' diffs, and the batches."""
     memory, row = runs.tables(ledger.home), ledger.revisions.get()
     tables = {table: sorted(map(str, memory.shown(table, row.snapshots[table], row))) for table in memory.tables}
     batches = {
@@ -103,7 +103,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
         assert run_tasks.publish_run(str(home.path), planned)["epochs"] == [first + day for day in good]
     twin, twin_ledger, _ = made(tmp_path / "twin")
     home_helpers.run(twin_ledger, [first + day for day in good])
-    assert stored(ledger_only, ledger) == stored(ledger_only, twin_ledger)
+    assert read_stored_state(ledger_only, ledger) == read_stored_state(ledger_only, twin_ledger)
 
     shown = typed("status", home=home.path).out
     assert all(re.search(rf"{home.schedule.format_label(first + day)}\s+failed", shown) for day in WRONG[wrong]), shown
@@ -115,7 +115,7 @@ def test_a_run_publishes_what_it_would_had_the_wrong_epochs_not_landed(
         shutil.copytree(twin.landing / folder.name, folder)
     for each in (ledger, twin_ledger):
         home_helpers.run(each, [first + day for day in WRONG[wrong]])
-    assert stored(ledger_only, ledger) == stored(ledger_only, twin_ledger)
+    assert read_stored_state(ledger_only, ledger) == read_stored_state(ledger_only, twin_ledger)
 
 
 def test_all_are_wrong_and_parts_of_which_one_is(typed: Altneu, tmp_path: Path) -> None:

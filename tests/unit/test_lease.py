@@ -207,8 +207,8 @@ def publish(ledger: Ledger, run_id: str) -> None:
     )
 
 
-def told(ledger: Ledger) -> tuple[str, str | None, str]:
-    """What `status` and the pages say of epoch 1: state and error, and the page's state."""
+def read_run_state(ledger: Ledger) -> tuple[str, str | None, str]:
+    """Return what `status` and the pages say of epoch 1: state and error, and the page's state."""
     (row,) = list_epoch_rows(ledger)[1]
     return row["state"], row["error"], epoch_document(ledger, 1)["state"]
 
@@ -218,13 +218,13 @@ def test_who_loses_at_publish_is_superseded(tmp_path: Path) -> None:
     ledger.runs.create("a", 0, epochs=[1], config={})
     ledger.runs.create("b", 0, epochs=[1], config={})
     publish(ledger, "a")
-    good = told(ledger)
+    good = read_run_state(ledger)
     assert good == ("published", None, "unaudited")
     with pytest.raises(RevisionConflict, match="run a has published revision 1"):
         publish(ledger, "b")
     row = ledger.runs.get("b")
     assert (row.state, row.error) == ("superseded", "superseded by revision 1")
-    assert row.finished_at and told(ledger) == good
+    assert row.finished_at and read_run_state(ledger) == good
     assert ledger.runs.list_dead() == ["b"] and ledger.runs.expire_dead() == ["b"]
     assert ledger.runs.get("b").state == "superseded"
     ledger.runs.finish("b", "failed", "whatever comes after")
@@ -256,9 +256,9 @@ def test_what_was_published_after_a_failure_is_not_red(tmp_path: Path, wait: Clo
     wait(1)
     publish(ledger, "a")
     wait(process_identity.SILENCE + 1)
-    assert told(ledger) == ("published", None, "unaudited")
+    assert read_run_state(ledger) == ("published", None, "unaudited")
     ledger.runs.expire_dead()
-    assert told(ledger) == ("published", None, "unaudited")
+    assert read_run_state(ledger) == ("published", None, "unaudited")
 
 
 @pytest.mark.parametrize(("state", "page"), [("failed", "failed"), ("interrupted", "running")])
@@ -266,15 +266,15 @@ def test_how_a_run_ended_is_told(tmp_path: Path, state: str, page: str) -> None:
     _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
     ledger.runs.finish("a", state, "its cause")
-    assert told(ledger) == (state, "its cause", page)
+    assert read_run_state(ledger) == (state, "its cause", page)
 
 
 def test_a_run_that_stopped_is_not_running(tmp_path: Path, wait: Clock) -> None:
     _, ledger = home_of(tmp_path)
     ledger.runs.create("a", 0, epochs=[1], config={})
-    assert told(ledger)[0] == "running"
+    assert read_run_state(ledger)[0] == "running"
     wait(process_identity.SILENCE + 1)
-    state, error, _ = told(ledger)
+    state, error, _ = read_run_state(ledger)
     assert state == "failed" and error and "run a stopped without an error message (last heartbeat 2026-01-01" in error
 
 
@@ -306,7 +306,7 @@ def test_what_ends_the_process_passes_a_stage_unchanged(
     row, (stage,) = ledger.runs.get("a"), ledger.stages.select("a")
     assert (row.state, stage.state, row.owner) == ("interrupted", "interrupted", None)
     assert row.error and row.error.startswith("interrupted during edges")
-    assert told(ledger) == ("interrupted", row.error, "running")
+    assert read_run_state(ledger) == ("interrupted", row.error, "running")
 
 
 def test_a_failure_of_a_stage_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
