@@ -232,11 +232,10 @@ def _compare_stored(
     shown = totals_at(sum_totals(run.total_diffs(looked_at[0]), run.frontier), looked_at)
     held = {table: RunningFingerprint(after[table]) for table in COLLECTIONS}
     right, counts, steps = dict(proof.base), proof.counts, iter([*proof.steps, None])
-    if not right and not has_base:
-        right, counts = dict.fromkeys(COLLECTIONS, Fingerprint()), GraphCounts()
-    elif not right:  # trussness maintained by region: the runs before have proved this state
-        right = {table: RunningFingerprint(before[table]).advance_to(base) for table in COLLECTIONS}
-        counts = published_counts(run, base)
+    if not right:  # trussness maintained by region: the runs before have proved this state
+        known = before if has_base else {}
+        right = {table: RunningFingerprint(known.get(table, {})).advance_to(base) for table in COLLECTIONS}
+        counts = published_counts(run, base) if has_base else GraphCounts()
     step = next(steps)
     rows = []
     for epoch in looked_at:
