@@ -135,16 +135,21 @@ def find_differences(
             differences += _compare_third_party(warehouse, read, epoch)
     if revision is not None:
         differences = _explain_differences(warehouse, revision, differences)
-    differences = [{**row, "b": names[row["b"]]} if row["what"] == MOTIF else row for row in differences]
+    differences = [{**row, "b": _name_motif(names, row["b"])} if row["what"] == MOTIF else row for row in differences]
     if shown is not None:
         context["kinds"] = shown.kinds
         known = {(row["epoch"], row["what"]) for row in differences}
         wrong = [row for row in differing_totals(shown, recounted.totals) if (row["epoch"], row["what"]) not in known]
         for row in wrong:
             if row["what"] == "motifs":
-                row["a"] = names[row["a"]] if row["a"] < len(names) else f"no motif ({row['a']})"
+                row["a"] = _name_motif(names, row["a"])
         differences += wrong + differing_rows(shown, recounted.stored_rows)
     return differences, context
+
+
+def _name_motif(names: Sequence[str], place: int) -> str:
+    """Return the motif at a place in `[motifs]`; -1, or a place that is not there, stands for an undeclared one."""
+    return names[place] if 0 <= place < len(names) else f"no motif ({place})"
 
 
 def _recount(

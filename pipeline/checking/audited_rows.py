@@ -74,7 +74,7 @@ def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], moti
 
     Returns:
         Rows of epoch, what (the index in `PER_ROW`), a, b, k and n (a number of copies, a degree, or a count). For
-        motifs, k is the index in `[motifs]`.
+        motifs, k is the index in `[motifs]`, or -1 if the name is not there.
     """
 
     def select_part(table: str, what: str, a: str, b: str = "null", k: str = "null", until: str = "null") -> DataFrame:
@@ -89,7 +89,7 @@ def select_stored_rows(read: Callable[[str], DataFrame], epochs: list[int], moti
         select_part("trussness", "trussness_of_edge", "a", "b", "k"),
     ]
     if motifs:
-        place = f"array_position(array({', '.join(repr(name) for name in motifs)}), motif) - 1"
+        place = f"coalesce(array_position(array({', '.join(repr(name) for name in motifs)}), motif), 0) - 1"
         parts.append(select_part("motif_counts", MOTIF, "vertex", k=place))
     rows = reduce(DataFrame.unionByName, parts).where(F.col("epoch") <= max(epochs)).repartition("a", "b")
     epoch_frame = F.broadcast(

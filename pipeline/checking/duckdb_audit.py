@@ -167,7 +167,7 @@ def recount_epochs(
 
 
 def _stored_rows(rows: Rows, epochs: Sequence[int], motifs: Sequence[str]) -> pa.Table:
-    """Select the maintained state at some epochs: epoch, what (the index in `PER_ROW`), a, b, k, n."""
+    """Select the maintained state at some epochs, with the columns of `audited_rows.select_stored_rows`."""
     none = "CAST(NULL AS bigint)"
     columns = {
         "edges": ("edge", "a", "b", none, "until"),
@@ -177,7 +177,7 @@ def _stored_rows(rows: Rows, epochs: Sequence[int], motifs: Sequence[str]) -> pa
     }
     if motifs:
         place = " ".join(f"WHEN '{name}' THEN {place}" for place, name in enumerate(motifs))
-        columns["motif_counts"] = (MOTIF, "vertex", none, f"CAST(CASE motif {place} END AS bigint)", none)
+        columns["motif_counts"] = (MOTIF, "vertex", none, f"CAST(CASE motif {place} ELSE -1 END AS bigint)", none)
     parts = (
         f"SELECT epoch, {PER_ROW.index(what)} AS what, {a} AS a, {b} AS b, {k} AS k, {until} AS until, diff "
         f"FROM {{{table}}}"

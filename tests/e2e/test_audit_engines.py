@@ -177,6 +177,10 @@ def test_a_fault_in_some_column(scene: Scene) -> None:
     plant_and_compare(scene, rng.sample(columns_with_rows(scene), 1), rng)
 
 
+def test_a_motif_that_is_not_declared(scene: Scene) -> None:
+    plant_and_compare(scene, [("motif_counts", "motif", "'x'")], random.Random(14))
+
+
 @pytest.mark.slow
 def test_a_fault_in_every_column(scene: Scene) -> None:
     plant_and_compare(scene, columns_with_rows(scene), random.Random(seeds.one(13)))

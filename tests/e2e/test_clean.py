@@ -43,7 +43,7 @@ def test_a_clean_history_raises_no_alarm(spark: SparkSession, tmp_path: Path, na
         home = home.declare_settings(values={"rating": "long"})
         options = landing.LandOptions(tuple(RATED), time_column="ts", header=True)
         epochs = landing.land(home, [find_graph(FILES[name])], options).epochs
-    home, ledger = Home.open(home.path), Ledger(home)
+    ledger = Ledger(Home.open(home.path))
     assert home_helpers.run(ledger, epochs) is not None
     checks = ledger.checks.select()
     assert {check.epoch for check in checks if check.suite == "incremental_versus_full"} == set(epochs)
