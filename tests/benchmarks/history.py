@@ -1,7 +1,7 @@
 """What it costs to rerun, correct, backfill and compact: one pass against single runs, and long histories.
 
     python -m tests.benchmarks.history [backfill] [long] [many] [commands] [load] [constant] [revisions]
-                                       [--epochs 300] [--before 20 2000] [--landed 100 2000 20000]
+                                       [--epochs 300] [--edges 1600000] [--before 20 2000] [--landed 100 2000 20000]
                                        [--peer-program PROGRAM]
 
 backfill  CollegeMsg by day, 30-day window: all days in one pass, against single days in one process (spread over the
@@ -9,15 +9,16 @@ backfill  CollegeMsg by day, 30-day window: all days in one pass, against single
 many      2,000 landed epochs: status, plan and a backfill with nothing to do, as commands.
 revisions a graph of constant size, an epoch of 500 rows and a revision each, up to `--epochs`, one every two hours by
           the clock of the home: files on disk, data files, and seconds and CPU seconds of an epoch, by the number of
-          revisions, without a compaction by hand.
+          revisions, without a compaction by hand. With `--edges` R-MAT of so many rows, and epochs of 1,000 changes.
 commands  `--landed` epochs in a database and a landing as runs leave them, in one revision, and in a revision each:
           commands with nothing to do, and pages in a warm process. CPU seconds, since nothing waits.
 long      `--epochs` epochs of 1,000 rows, one revision each: a batch replaced in the middle against one at the end;
           seconds of an epoch, files and bytes, without compaction and after it. What is between the measured epochs is
           published without its audit, for the benchmark's own sake.
-constant  a graph of constant size with a history of `--before` epochs, published in one pass: 500 rows an epoch among
-          3,000 vertices, each edge alive for 20 epochs. Seconds and stages of three new epochs, and of one that is
-          replaced in the middle of the history, in one warm session.
+constant  graphs of constant size with histories of `--before` epochs, each published in one pass: 500 rows an epoch
+          among 3,000 vertices, each edge alive for 20 epochs (of more than 2,000 epochs: 50 rows, for 240 epochs).
+          Seconds, CPU seconds and stages of the passes, of four new epochs, and of one that is replaced 1,000 epochs
+          back (twice), the homes in turns in one warm session.
 load      an R-MAT graph of 1M edges as one epoch and 100 epochs of 1,000 changes, half of them deletions: one
           `altneu backfill --all`, from a cold start, stage by stage; then single epochs. Beside it, of the same
           changes, `--peer-program`: a program on differential dataflow that counts triangles in memory (FILE wcoj
@@ -36,7 +37,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -59,6 +62,7 @@ from altneu.pipeline.storage.session import start_session
 from altneu.pipeline.tasks import airflow_page
 from tests import benchmarks, home_helpers
 from tests.benchmarks.kernels import rmat
+from tests.benchmarks.triangles import by_rmat
 from tests.costs import used_processors
 from tests.long_history import fill_history
 
@@ -220,48 +224,86 @@ def long(folder: Path, epochs: int) -> None:
     print(f"| ratio | | {ratio:.2f} × |")
 
 
+@dataclass
+class ConstantGraph:
+    """A home whose graph keeps its size, and what its epochs took: name of a stage, `all` or `CPU` → seconds."""
+
+    epochs: int
+    rows: int  # of an epoch
+    ledger: Ledger
+    rng: random.Random
+    taken: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    @classmethod
+    def with_history(cls, folder: Path, epochs: int) -> ConstantGraph:
+        """Land a history of a graph of 3,000 vertices, of which some 10,000 edges are alive at any time."""
+        rows, alive = (500, 20) if epochs <= 2_000 else (50, 240)
+        _, ledger = home_helpers.make(folder / f"constant-{epochs}", f"[edges]\nlive_for = {alive}\n")
+        graph = cls(epochs, rows, ledger, random.Random(1))
+        for epoch in range(epochs):
+            graph.land(epoch)
+        return graph
+
+    def land(self, epoch: int) -> None:
+        pairs = [(self.rng.randrange(3_000), self.rng.randrange(3_000), None, "upsert", 0) for _ in range(self.rows)]
+        home_helpers.put(self.ledger.home, epoch, pairs)
+
+    def run(self, epochs: Iterable[int]) -> None:
+        before = used_processors()
+        self.taken["all"].append(timed(partial(home_helpers.run, self.ledger, epochs)))
+        self.taken["CPU"].append(used_processors() - before)
+        for row in self.ledger.stages.select(self.ledger.revisions.get().run_id):
+            self.taken[row.stage].append(row.seconds or 0.0)
+
+
 def constant(folder: Path, before: list[int]) -> None:
-    """One epoch on a graph of constant size, after a short and after a long history."""
-    print("\n| epochs before | an epoch | seconds | edges | triangles | truss | audit | report |")
-    print("|---|---|---|---|---|---|---|---|")
-    rng = random.Random(1)
+    """One epoch on graphs of constant size, after short and long histories, in turns in one session."""
+    columns = ("all", "CPU", "edges", "triangles", "truss", "audit", "report")
+    print(f"\n| epochs before | what | {' | '.join(columns)} |\n|---|---{'|---' * len(columns)}|", flush=True)
+
+    def show(graph: ConstantGraph, name: str, skip: int = 0) -> None:
+        cells = [spread(graph.taken[column][skip:]) for column in columns]
+        print(f"| {graph.epochs:,}, of {graph.rows} rows | {name} | {' | '.join(cells)} |", flush=True)
+        graph.taken.clear()
+
+    graphs = []
     for count in before:
-        home, ledger = home_helpers.make(folder / f"constant-{count}", "[edges]\nlive_for = 20\n")
-
-        def put(epoch: int, home: Home = home) -> None:
-            rows = [(rng.randrange(3_000), rng.randrange(3_000), None, "upsert", 0) for _ in range(500)]
-            home_helpers.put(home, epoch, rows)
-
-        for epoch in range(count):
-            put(epoch)
-        home_helpers.run(ledger, range(count))
-        for name, epochs in (
-            ("new, at the end", range(count, count + 4)),
-            ("replaced, in the middle", [count // 2] * 2),
-        ):
-            taken: dict[str, list[float]] = {}
-            for epoch in epochs:
-                put(epoch)
-                taken.setdefault("all", []).append(timed(partial(home_helpers.run, ledger, [epoch])))
-                for row in ledger.stages.select(ledger.revisions.get().run_id):
-                    taken.setdefault(row.stage, []).append(row.seconds or 0.0)
-            stages = ("all", "edges", "triangles", "truss", "audit", "report")
-            print(
-                f"| {count:,} | {name} | {' | '.join(spread(taken[stage][1:]) for stage in stages)} |"
-            )  # the first warms
+        graphs.append(ConstantGraph.with_history(folder, count))
+        graphs[-1].run(range(count))
+        show(graphs[-1], "the first pass")
+    for later in range(5):
+        for graph in graphs:
+            graph.land(graph.epochs + later)
+            graph.run([graph.epochs + later])
+    for graph in graphs:
+        show(graph, "a new epoch at the end", skip=1)  # the first warms
+    for _ in range(3):
+        for graph in graphs:
+            back = max(0, graph.epochs - 1_000)
+            graph.land(back)
+            graph.run([back])
+    for graph in graphs:
+        show(graph, "an epoch replaced, 1,000 back", skip=1)
 
 
-def revisions(folder: Path, epochs: int) -> None:
-    """A revision for each epoch on a graph of constant size."""
+def revisions(folder: Path, epochs: int, edges: int | None) -> None:
+    """A revision for each epoch on a graph of constant size: a small one whose edges end, or R-MAT of so many rows."""
     hours, real = 0, clock.read_clock
     clock.read_clock = lambda: real() + timedelta(hours=hours)
-    home, ledger = home_helpers.make(folder / "revisions", "[edges]\nlive_for = 20\n")
+    home, ledger = home_helpers.make(folder / "revisions", "" if edges else "[edges]\nlive_for = 20\n")
     rng, found = random.Random(4), []
+    if edges:
+        (a, b), drawn = by_rmat(edges), np.random.default_rng(4)
+        benchmarks.put_rows(home, 0, a, b, ["upsert"] * a.size)
+        home_helpers.run(ledger, [0])
     print("\n| revisions | files on disk | data files | seconds of an epoch | CPU seconds |\n|---|---|---|---|---|")
     for epoch in range(1, epochs + 1):
         hours = 2 * epoch
-        rows = [(rng.randrange(3_000), rng.randrange(3_000), None, "upsert", 0) for _ in range(500)]
-        home_helpers.put(home, epoch, rows)
+        if edges:
+            benchmarks.put_changes(home, epoch, drawn, a, b, 1_000)
+        else:
+            rows = [(rng.randrange(3_000), rng.randrange(3_000), None, "upsert", 0) for _ in range(500)]
+            home_helpers.put(home, epoch, rows)
         before = used_processors()
         seconds = timed(lambda epoch=epoch: home_helpers.run(ledger, [epoch]))  # type: ignore[misc]
         found = [*found[-9:], (seconds, used_processors() - before)]
@@ -337,6 +379,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("tables", nargs="*", default=["backfill", "many", "load", "long"])
     parser.add_argument("--epochs", type=int, default=300)
+    parser.add_argument("--edges", type=int)
     parser.add_argument("--landed", type=int, nargs="+", default=[100, 2_000, 20_000])
     parser.add_argument("--peer-program")
     parser.add_argument("--before", type=int, nargs="+", default=[20, 2_000])
@@ -349,7 +392,7 @@ def main() -> None:
                 "commands": lambda path: commands(path, options.landed),
                 "load": lambda path: load(path, options.peer_program),
                 "long": lambda path: long(path, options.epochs),
-                "revisions": lambda path: revisions(path, options.epochs),
+                "revisions": lambda path: revisions(path, options.epochs, options.edges),
                 "constant": lambda path: constant(path, options.before),
             }
             work[table](Path(folder))
