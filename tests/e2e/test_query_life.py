@@ -53,9 +53,18 @@ class Life:
         self.batches: dict[int, Any] = {
             epoch: random_batch(self.rng) or [(0, 1, 1, "upsert", 0)] for epoch in range(epochs)
         }
-        self.home, self.ledger = make_home(path, self.batches, sent=COUNT)
-        (self.home.path / "altneu.toml").write_text('[values]\namount = "long"\n[retention]\nrevisions = 2\n')
-        self.home = Home.open(self.home.path)
+        _, self.ledger = make_home(path, self.batches, sent=COUNT)
+        self.write_settings("[retention]\nrevisions = 2\n")
+
+    @property
+    def home(self) -> Home:
+        return self.ledger.home
+
+    def write_settings(self, toml: str) -> None:
+        """Give the home these settings, besides that of the values."""
+        path = self.ledger.home.path
+        (path / "altneu.toml").write_text(f'[values]\namount = "long"\n{toml}')
+        self.ledger = Ledger(Home.open(path))
 
     def land(self, epoch: int) -> None:
         self.batches[epoch] = [*random_batch(self.rng), (0, epoch, 1, "upsert", 0)]
@@ -331,6 +340,4 @@ def test_a_text_that_fails_on_a_row_publishes_nothing(spark: SparkSession, tmp_p
 def recompute(life: Life, *names: str) -> None:
     """Have these queries recomputed."""
     listed = ", ".join(f'"{name}"' for name in names)
-    toml = f'[values]\namount = "long"\n[retention]\nrevisions = 9\n[queries]\nrecompute = [{listed}]\n'
-    (life.home.path / "altneu.toml").write_text(toml)
-    life.home = Home.open(life.home.path)
+    life.write_settings(f"[retention]\nrevisions = 9\n[queries]\nrecompute = [{listed}]\n")

@@ -266,21 +266,22 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
     written = read_tables(ledger)
 
     (home.path / "altneu.toml").write_text(toml)
-    world.home = Home.open(home.path)
+    world.reopen(home.path)
+    ledger = world.ledger
     home_helpers.put(world.home, 8, rows := draw_batch(rng, values=True))
     home_helpers.run(ledger, [8])
     world.history[8] = rows
     assert not {*home.config.publish.tables} & {*ledger.revisions.get().snapshots}
     assert read_tables(ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
-    world.home = Home.open(home.path)
+    world.reopen(home.path)
+    ledger = world.ledger
     world.publish({9: draw_batch(rng, values=True)})
     world.assert_right(since=since)
     home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=False))
     world.assert_right(since=since)
     home.path.rename(tmp_path / "elsewhere")
-    world.home = Home.open(tmp_path / "elsewhere")
-    world.ledger = Ledger(world.home)
+    world.reopen(tmp_path / "elsewhere")
     relocate_home(world.home)
     world.assert_right(since=since)
     world.publish({10: draw_batch(rng, values=True)})
@@ -395,8 +396,7 @@ def test_moved(altneu: Altneu, unaudited: None, tmp_path: Path) -> None:
     new = tmp_path / "new"
     assert altneu("move", str(new)).code == 0
     world.home.path.rename(tmp_path / "gone")  # nothing leads back
-    world.home = Home.open(new)
-    world.ledger = Ledger(world.home)
+    world.reopen(new)
     world.assert_right()
     world.assert_right("r2", history)
     world.publish({3: draw_batch(rng, values=True), 5: draw_batch(rng, values=True)})
