@@ -267,15 +267,13 @@ def test_a_longer_life(spark: SparkSession, unaudited: None, tmp_path: Path) -> 
 
     (home.path / "altneu.toml").write_text(toml)
     world.reopen(home.path)
-    ledger = world.ledger
     home_helpers.put(world.home, 8, rows := draw_batch(rng, values=True))
-    home_helpers.run(ledger, [8])
+    home_helpers.run(world.ledger, [8])
     world.history[8] = rows
     assert not {*home.config.publish.tables} & {*ledger.revisions.get().snapshots}
     assert read_tables(ledger) == {table: [] for table in written}  # not kept up: nothing rather than what was
     (home.path / "altneu.toml").write_text(ALL + toml)
     world.reopen(home.path)
-    ledger = world.ledger
     world.publish({9: draw_batch(rng, values=True)})
     world.assert_right(since=since)
     home_helpers.run_as_planned(ledger, planning.plan_rebuild(ledger, from_landing=False))
