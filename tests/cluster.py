@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 import pyspark
 
-from altneu.pipeline.storage.session import ASSETS
+from altneu.pipeline.storage.assets import ASSETS
 from tests.network import Network
 from tests.proxy import free_port
 

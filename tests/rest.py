@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from altneu.pipeline.storage.session import ASSETS
+from altneu.pipeline.storage.assets import ASSETS
 from tests import tools
 from tests.proxy import Proxy, free_port
 from tests.tools import ICEBERG, REST_JARS

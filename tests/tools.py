@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import pytest
 
-from altneu.pipeline.storage.session import ASSETS
+from altneu.pipeline.storage.assets import ASSETS
 
 REPO = Path(__file__).resolve().parents[1]
 ICEBERG = "1.11.0"  # of the REST catalog: older than the client, as a catalog that others run may be

@@ -23,13 +23,14 @@ from typing import TYPE_CHECKING
 from ..errors import AltneuError, describe_error
 from ..optional_dependencies import install_command, is_installed, require_extras
 from ..secret import has_secret
+from ..storage.assets import ASSETS
+from .setup import is_step_done
 
 if TYPE_CHECKING:
     from ..home.home import Home
     from ..state.ledger import Ledger
     from ..state.records import Revision
 
-ASSETS = Path(sys.prefix) / "altneu"
 SET_UP = "altneu setup"
 INSTALL_AGAIN = "infra/setup in a clone; else pip install altneu again"
 # versions that are tested together; pyproject.toml has the ranges, infra/requirements.txt all tested versions
@@ -185,9 +186,12 @@ def _check_graphframes() -> Check:
 
 def _check_archive() -> Check:
     archive = ASSETS / "spark.jsa"
-    if archive.exists():
-        return Check("Class-data archive", True, f"{archive.stat().st_size >> 20} MB")
-    return Check("Class-data archive", None, "none: Spark starts some seconds slower", SET_UP)
+    if not archive.exists():
+        return Check("Class-data archive", None, "none: Spark starts some seconds slower", SET_UP)
+    if not is_step_done("archive", ASSETS):
+        why = "it was made for other jars, or in another place: Spark starts some seconds slower"
+        return Check("Class-data archive", None, why, SET_UP)
+    return Check("Class-data archive", True, f"{archive.stat().st_size >> 20} MB")
 
 
 def _check_memory() -> Check:

@@ -17,8 +17,9 @@ from pyspark import SparkContext
 from pyspark.errors import PySparkRuntimeError
 
 from ..home.uris import sqlite_uri
+from ..storage.assets import ARCHIVE
 from ..storage.catalogs import jdbc_options
-from ..storage.session import ARCHIVE, register_catalog, start_session
+from ..storage.session import register_catalog, start_session
 
 
 def make_archive() -> str:

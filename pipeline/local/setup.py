@@ -22,7 +22,7 @@ from pathlib import Path
 import altneu.algorithms.graph.kernels
 
 from ..errors import AltneuError, UsageError
-from ..storage.session import ASSETS
+from ..storage.assets import ASSETS
 from . import java
 
 Say = Callable[[str], None]
@@ -78,6 +78,13 @@ def set_up(say: Say, assets: Path = ASSETS, *, s3: bool = False) -> list[str]:
     return done
 
 
+def is_step_done(name: str, assets: Path = ASSETS) -> bool:
+    """Tell whether a step of the set-up is done, and its inputs are the same since."""
+    (step,) = (step for step in _setup_steps(assets) if step.name == name)
+    stamp = assets / "stamps" / name
+    return stamp.exists() and stamp.read_text() == step.key()
+
+
 def _setup_steps(assets: Path) -> list[Step]:
     home, jars_folder = assets / "java", assets / "jars"
 
@@ -126,8 +133,11 @@ def _setup_steps(assets: Path) -> list[Step]:
         Step(
             "archive",
             "Class-data archive, for a fast start of Spark",
-            lambda: _digest_files(
-                source_folder / "jvm_cds_archive.py", assets / "stamps" / "jars", home / "real" / "release"
+            lambda: (  # the JVM takes the archive only where all jars have the paths that it was made with
+                _digest_files(
+                    source_folder / "jvm_cds_archive.py", assets / "stamps" / "jars", home / "real" / "release"
+                )
+                + f" {assets}"
             ),
             archive,
             "altneu doctor --deep shows whether Spark starts at all",

@@ -1,8 +1,8 @@
 """The Spark session, one per process, and the registration of a home's Iceberg catalog in it.
 
 `start_session()` starts or returns the session of the process, without network access, from the files that set-up has
-put into `ASSETS`: `jars/`; `java/`, the Java that set-up chose; and `spark.jsa`, a class-data archive that halves the
-start time of the JVM (another JVM ignores it). Without `java/` and the archive, any Java on the PATH is used.
+put into `ASSETS`. A JVM that cannot use the class-data archive ignores it. Without `java/` and the archive, any Java on
+the PATH is used.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from ..errors import AltneuError, Unavailable, UsageError, describe_error
 from ..home.memory_budget import PYTHON_MEMORY, driver_memory_mb, heap_mb
 from ..home.setting_types import MASTERS, is_master
 from . import code_shipping, shared_jvm
+from .assets import ARCHIVE, ASSETS
 from .daemon_client import NoDaemon, caller
 from .iceberg import has_jvm
 from .network import is_listening
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
     from ..home.home import Home
     from ..state.ledger import Ledger
 
-ASSETS = Path(sys.prefix) / "altneu"
-ARCHIVE = ASSETS / "spark.jsa"
 REPO = Path(__file__).absolute().parents[3]  # it has altneu, through whose links a clone imports
 STANDALONE = "spark://"  # the prefix of the master of a standalone cluster
 DAEMON = "spark.python.daemon.module"  # the setting for the module from which Python workers are forked

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from altneu.pipeline.local import doctor
+from altneu.pipeline.local import doctor, setup
 from altneu.pipeline.local.doctor import Check, list_checks
 from altneu.pipeline.state import filesystem
 
@@ -34,6 +34,27 @@ def test_an_empty_assets_folder_is_reported_with_the_way_out(tmp_path: Path, mon
     assert named(found, "Jar: Iceberg").ok is False and "altneu setup" in named(found, "Jar: Iceberg").remedy
     assert named(found, "Jar: GraphFrames").ok is None and "GraphX" in named(found, "Jar: GraphFrames").finding
     assert named(found, "Class-data archive").ok is None
+
+
+def test_an_archive_of_another_place_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM would not take it, and say nothing."""
+    monkeypatch.setattr(doctor, "ASSETS", tmp_path / "here")
+    for place in ("here", "elsewhere"):
+        (tmp_path / place / "stamps").mkdir(parents=True)
+    (tmp_path / "here" / "spark.jsa").write_bytes(bytes(3 << 20))
+    keys = {place: next(s.key() for s in setup._setup_steps(tmp_path / place) if s.name == "archive")
+            for place in ("here", "elsewhere")}  # fmt: skip
+    for place, check in {
+        "here": Check("Class-data archive", True, "3 MB"),
+        "elsewhere": Check(
+            "Class-data archive",
+            None,
+            "it was made for other jars, or in another place: Spark starts some seconds slower",
+            "altneu setup",
+        ),
+    }.items():
+        (tmp_path / "here" / "stamps" / "archive").write_text(keys[place])
+        assert named(list_checks(), "Class-data archive") == check
 
 
 def test_object_stores_are_asked(tmp_path: Path, s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
