@@ -70,6 +70,7 @@ def test_a_program_is_found_by_the_path_alone(name: str, monkeypatch: pytest.Mon
     for variable in ("ALTNEU_VERSITYGW", "ALTNEU_GO_BIN", "GOBIN", "GOPATH"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setattr(tools, "ASSETS", tmp_path)
+    monkeypatch.setattr(tools, "REST_JARS", tmp_path / tools.REST_JARS.name)  # those of an earlier test may be there
     monkeypatch.setattr(tools, "POSTGRESQL", tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
