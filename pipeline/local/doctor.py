@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from ..errors import AltneuError, describe_error
 from ..optional_dependencies import install_command, is_installed, require_extras
 from ..secret import has_secret
-from ..storage.assets import ASSETS
+from ..storage.assets import ARCHIVE, ASSETS
 from .setup import is_step_done
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _check_graphframes() -> Check:
 
 
 def _check_archive() -> Check:
-    archive = ASSETS / "spark.jsa"
+    archive = ASSETS / ARCHIVE.name
     if not archive.exists():
         return Check("Class-data archive", None, "none: Spark starts some seconds slower", SET_UP)
     if not is_step_done("archive", ASSETS):

@@ -40,6 +40,11 @@ class Step:
     work: Callable[[Say], str]
     remedy: str
 
+    def is_done(self, stamps: Path) -> bool:
+        """Tell whether the step is done, and its inputs are the same since."""
+        stamp = stamps / self.name
+        return stamp.exists() and stamp.read_text() == self.key()
+
 
 def set_up(say: Say, assets: Path = ASSETS, *, s3: bool = False) -> list[str]:
     """Do the steps that are not done, and return their names.
@@ -59,8 +64,7 @@ def set_up(say: Say, assets: Path = ASSETS, *, s3: bool = False) -> list[str]:
         if s3:
             (assets / WITH_S3).touch()
         for step in _setup_steps(assets):
-            stamp, key = stamps / step.name, step.key()
-            if stamp.exists() and stamp.read_text() == key:
+            if step.is_done(stamps):
                 continue
             say(f"{step.title} …")
             begin = time.monotonic()
@@ -72,17 +76,15 @@ def set_up(say: Say, assets: Path = ASSETS, *, s3: bool = False) -> list[str]:
                 raise UsageError(
                     f"this step failed: {step.title}.\n{last}", f"{step.remedy}; then: altneu setup"
                 ) from None
-            stamp.write_text(step.key())
+            (stamps / step.name).write_text(step.key())
             say(f"{step.title}: {result} ({time.monotonic() - begin:.0f} s)")
             done.append(step.name)
     return done
 
 
 def is_step_done(name: str, assets: Path = ASSETS) -> bool:
-    """Tell whether a step of the set-up is done, and its inputs are the same since."""
-    (step,) = (step for step in _setup_steps(assets) if step.name == name)
-    stamp = assets / "stamps" / name
-    return stamp.exists() and stamp.read_text() == step.key()
+    """Tell whether the step of the set-up with this name is done."""
+    return next(step for step in _setup_steps(assets) if step.name == name).is_done(assets / "stamps")
 
 
 def _setup_steps(assets: Path) -> list[Step]:

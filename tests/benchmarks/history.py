@@ -224,6 +224,11 @@ def long(folder: Path, epochs: int) -> None:
     print(f"| ratio | | {ratio:.2f} × |")
 
 
+def draw_upserts(rng: random.Random, size: int) -> list[Any]:
+    """Draw the rows of an epoch of a graph of 3,000 vertices."""
+    return [(rng.randrange(3_000), rng.randrange(3_000), None, "upsert", 0) for _ in range(size)]
+
+
 @dataclass
 class ConstantGraph:
     """A home whose graph keeps its size, and what its epochs took: name of a stage, `all` or `CPU` → seconds."""
@@ -245,8 +250,7 @@ class ConstantGraph:
         return graph
 
     def land(self, epoch: int) -> None:
-        pairs = [(self.rng.randrange(3_000), self.rng.randrange(3_000), None, "upsert", 0) for _ in range(self.rows)]
-        home_helpers.put(self.ledger.home, epoch, pairs)
+        home_helpers.put(self.ledger.home, epoch, draw_upserts(self.rng, self.rows))
 
     def run(self, epochs: Iterable[int]) -> None:
         before = used_processors()
@@ -302,8 +306,7 @@ def revisions(folder: Path, epochs: int, edges: int | None) -> None:
         if edges:
             benchmarks.put_changes(home, epoch, drawn, a, b, 1_000)
         else:
-            rows = [(rng.randrange(3_000), rng.randrange(3_000), None, "upsert", 0) for _ in range(500)]
-            home_helpers.put(home, epoch, rows)
+            home_helpers.put(home, epoch, draw_upserts(rng, 500))
         before = used_processors()
         seconds = timed(lambda epoch=epoch: home_helpers.run(ledger, [epoch]))  # type: ignore[misc]
         found = [*found[-9:], (seconds, used_processors() - before)]
