@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import tarfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -105,8 +104,7 @@ def run_without(ledger: Ledger, epoch: int, skip: Iterable[str]) -> dict[str, fl
 
 def old(folder: Path) -> tuple[Path, dict[str, Any]]:
     """The stored home of before homes had a format, unpacked below `folder`: it, and what it answered then."""
-    with tarfile.open(Path(__file__).parent / "data" / "home-of-format-0.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
+    shutil.unpack_archive(Path(__file__).parent / "data" / "home-of-format-0.tar.gz", folder)
     for landed in (folder / "home" / "landing").glob("epoch=*"):
         seal_folder(
             landed, sum(file.read_text().count("\n") - 1 for file in landed.iterdir())
